@@ -1,0 +1,59 @@
+export { systemClock, type Clock, type Instant, type Timer } from './clock.js';
+export { contextLeases, currentLease, requireLease } from './context.js';
+export {
+  FencedOutError,
+  hasCode,
+  isLockError,
+  LeaseLostError,
+  LeaseUncertainError,
+  LockConfigInvalidError,
+  LockError,
+  LockInsideTransactionError,
+  LockKeyInvalidError,
+  LockNotHeldError,
+  LockTimeoutError,
+  OutsideTransactionError,
+  SelfDeadlockError,
+  ShuttingDownError,
+  StoreUnavailableError,
+  UnfencedWriteError,
+  type LockErrorCode,
+  type LockErrorDetails,
+  type Outcome,
+} from './errors.js';
+export type { Fence } from './fence.js';
+export type { Lease, ReleaseResult } from './lease.js';
+export type { Doubt, LeaseState, LossReason } from './lease-state.js';
+export {
+  LockEventHub,
+  type LockEvent,
+  type LockEventListener,
+  type LockHappening,
+  type LockSubject,
+} from './lock-events.js';
+export {
+  isLockKey,
+  labelledKey,
+  lockKey,
+  matchKey,
+  parseKeyTemplate,
+  renderKey,
+  type KeyInput,
+  type KeyPart,
+  type KeyTemplate,
+  type LabelledKey,
+  type LockKey,
+  type Placeholder,
+} from './lock-key.js';
+export { requireDurationMs, type LockDefaults, type LockOptions, type LockStores } from './lock-options.js';
+export { LockService, type LockServiceOptions } from './lock-service.js';
+export type {
+  Busy,
+  Claim,
+  Grant,
+  LockStore,
+  ReleaseAnswer,
+  ReleaseRequest,
+  RenewalAnswer,
+} from './lock-store.js';
+export { withinTime } from './wait.js';

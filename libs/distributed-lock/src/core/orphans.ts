@@ -1,0 +1,50 @@
+import type { Clock } from './clock.js';
+import type { LockStore, ReleaseRequest } from './lock-store.js';
+import { commandTimeoutMs } from './renewals.js';
+import { startWait, withinTime } from './wait.js';
+
+/**
+ * Gives back grants that nobody holds: the acquire or the release went unanswered, so the store may keep the key for
+ * an owner that is gone. Tries until the store answers or the grant has run out by itself.
+ */
+export class Orphans {
+  readonly #pending = new Set<Promise<void>>();
+  readonly #giveUp = new AbortController();
+
+  constructor(private readonly clock: Clock) {}
+
+  giveBack(store: LockStore, request: ReleaseRequest, ttlMs: number): void {
+    const done = this.#insist(store, request, ttlMs).finally(() => this.#pending.delete(done));
+    this.#pending.add(done);
+  }
+
+  /** Lets running attempts finish for `timeoutMs` at the most, then stops. Never rejects. */
+  async close(timeoutMs: number): Promise<void> {
+    const limit = startWait(this.clock, { timeoutMs, signals: [] });
+    await Promise.race([limit.ended, Promise.allSettled([...this.#pending])]);
+    limit.wake();
+    this.#giveUp.abort();
+    await Promise.allSettled([...this.#pending]);
+  }
+
+  async #insist(store: LockStore, request: ReleaseRequest, ttlMs: number): Promise<void> {
+    const goneAtMs = this.clock.monotonicMs() + ttlMs;
+    for (let delayMs = 20; this.clock.monotonicMs() < goneAtMs; delayMs = Math.min(delayMs * 2, 1_000)) {
+      try {
+        const timeoutMs = commandTimeoutMs(ttlMs);
+        await withinTime(this.clock, timeoutMs, () => store.release(request, timeoutMs));
+        return;
+      } catch {
+        // The store is still away. The grant ends by itself at `goneAtMs`; until then it is worth another try.
+      }
+      const signals = [this.#giveUp.signal];
+      if ((await startWait(this.clock, { timeoutMs: jittered(delayMs), signals }).ended) === 'aborted')
+        return;
+    }
+  }
+}
+
+/** Spreads retries over half to all of `delayMs`, so that many processes do not come back in step. */
+export function jittered(delayMs: number): number {
+  return delayMs * (0.5 + Math.random() / 2);
+}

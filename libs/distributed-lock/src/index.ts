@@ -1,0 +1,2 @@
+export * from './core/index.js';
+export { memoryStore, type MemoryStoreOptions } from './stores/memory/index.js';
