@@ -62,11 +62,7 @@ export class AcquireWait {
   /** @throws what the caller is told when its signal or the shutdown ended the wait */
   refuseIfAborted(): void {
     this.wanted.signal?.throwIfAborted();
-    if (!this.closing.aborted) return;
-    throw new ShuttingDownError(
-      `Lock "${this.wanted.key}" was not taken: this process is shutting down. The work did not start.`,
-      this.#details(),
-    );
+    if (this.closing.aborted) throw shuttingDown(this.wanted);
   }
 
   /** What the caller is told when its time is over, by what the store said last. */
@@ -89,4 +85,19 @@ export class AcquireWait {
   #details(): { key: string; store: string; waitedMs: number } {
     return { key: this.wanted.key, store: this.wanted.store, waitedMs: this.waitedMs };
   }
+}
+
+export function shuttingDown({ key, store }: LockSubject): ShuttingDownError {
+  return new ShuttingDownError(
+    `Lock "${key}" was not taken: this process is shutting down. The work did not start.`,
+    { key, store },
+  );
+}
+
+export function siblingsTookTooLong({ key, store, waitMs }: LockSubject & LockTiming): LockTimeoutError {
+  return new LockTimeoutError(
+    `Lock "${key}" is held by this call chain, but other calls inside the same hold took all of ${waitMs} ms. ` +
+      'This one did not start.',
+    { key, store, waitedMs: waitMs, retryAfterMs: null },
+  );
 }

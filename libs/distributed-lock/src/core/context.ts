@@ -1,4 +1,5 @@
 import { LockConfigInvalidError, LockNotHeldError } from './errors.js';
+import type { Hold } from './hold.js';
 import type { Lease } from './lease.js';
 import { currentFrame } from './section.js';
 
@@ -8,7 +9,7 @@ import { currentFrame } from './section.js';
  */
 export function contextLeases(): readonly Lease[] {
   const leases = new Set<Lease>();
-  for (let frame = currentFrame(); frame; frame = frame.outer) leases.add(frame.section.hold as Lease);
+  for (let frame = currentFrame(); frame; frame = frame.outer) leases.add((frame.section.hold as Hold).lease);
   return [...leases];
 }
 

@@ -30,6 +30,7 @@ export class LeaseLife {
   #state: LeaseState;
   #deadlineTimer: Timer | undefined;
   readonly #maxHoldTimer: Timer | undefined;
+  readonly #listeners = new Set<(state: LeaseState) => void>();
 
   constructor(
     private readonly clock: Clock,
@@ -85,6 +86,13 @@ export class LeaseLife {
     if (this.#state === before) return;
     if (!isLive(this.#state)) this.#disarm();
     this.onChange(this.#state);
+    for (const listener of this.#listeners) tell(listener, this.#state);
+  }
+
+  /** Returns the function that ends the subscription. */
+  listen(listener: (state: LeaseState) => void): () => void {
+    this.#listeners.add(listener);
+    return () => void this.#listeners.delete(listener);
   }
 
   #armDeadline(): void {
@@ -97,6 +105,14 @@ export class LeaseLife {
   #disarm(): void {
     this.#deadlineTimer?.cancel();
     this.#maxHoldTimer?.cancel();
+  }
+}
+
+function tell(listener: (state: LeaseState) => void, state: LeaseState): void {
+  try {
+    listener(state);
+  } catch {
+    // A broken listener is its author's affair; the lease goes on.
   }
 }
 

@@ -1,4 +1,5 @@
 import { LockConfigInvalidError } from './errors.js';
+import type { LockStore } from './lock-store.js';
 
 /** Options that an application may set once for all locks. */
 export interface LockDefaults {
@@ -53,12 +54,12 @@ const TIMING_DEFAULTS = { ttlMs: 15_000, waitMs: 5_000, minHoldMs: 0, maxHoldMs:
  *
  * @throws {LockConfigInvalidError} names the option and what it takes
  */
-export function resolveTiming(options: LockOptions, defaults: LockDefaults, minTtlMs: number): LockTiming {
+export function resolveTiming(options: LockOptions, defaults: LockDefaults, store: LockStore): LockTiming {
   const ttlMs = options.ttlMs ?? defaults.ttlMs ?? TIMING_DEFAULTS.ttlMs;
   const waitMs = options.waitMs ?? defaults.waitMs ?? TIMING_DEFAULTS.waitMs;
   const minHoldMs = options.minHoldMs ?? TIMING_DEFAULTS.minHoldMs;
   const maxHoldMs = options.maxHoldMs ?? defaults.maxHoldMs ?? TIMING_DEFAULTS.maxHoldMs;
-  requireDurationMs('ttlMs', ttlMs, { atLeast: minTtlMs });
+  requireDurationMs('ttlMs', ttlMs, { atLeast: store.minTtlMs });
   requireDurationMs('waitMs', waitMs, { atLeast: 0, infinite: true });
   requireDurationMs('minHoldMs', minHoldMs, { atLeast: 0 });
   requireDurationMs('maxHoldMs', maxHoldMs, { atLeast: 1, infinite: true });
@@ -66,6 +67,11 @@ export function resolveTiming(options: LockOptions, defaults: LockDefaults, minT
     throw new LockConfigInvalidError(
       `minHoldMs (${minHoldMs}) is longer than ttlMs (${ttlMs}): a crash would free the key too early. ` +
         'Raise ttlMs to at least minHoldMs.',
+    );
+  }
+  if (minHoldMs > 0 && !store.keepsReleasedKeys) {
+    throw new LockConfigInvalidError(
+      `A ${store.kind} store cannot keep a key after its release; leave minHoldMs out or use another store.`,
     );
   }
   return { ttlMs, waitMs, minHoldMs, maxHoldMs };

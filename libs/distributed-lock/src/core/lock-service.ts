@@ -1,66 +1,63 @@
 import { setMaxListeners } from 'node:events';
 
+import { shuttingDown, siblingsTookTooLong } from './acquire-wait.js';
 import { systemClock, type Clock } from './clock.js';
-import {
-  hasCode,
-  isLockError,
-  LockConfigInvalidError,
-  LockKeyInvalidError,
-  LockTimeoutError,
-  SelfDeadlockError,
-  ShuttingDownError,
-  StoreUnavailableError,
-} from './errors.js';
-import type { Fence } from './fence.js';
-import { bodyResult, type Lease } from './lease.js';
+import { hasCode, isLockError, LockConfigInvalidError, SelfDeadlockError } from './errors.js';
+import { Fences, type Fence } from './fence.js';
+import type { Hold, HoldEnd } from './hold.js';
+import { KeyScope, type KeyScopeOptions } from './key-scope.js';
+import type { Lease } from './lease.js';
 import { LockEventHub } from './lock-events.js';
-import { labelledKey, qualifyKey, type KeyInput } from './lock-key.js';
+import { labelledKey, type KeyInput } from './lock-key.js';
 import { requireDurationMs, resolveTiming, type LockDefaults, type LockOptions } from './lock-options.js';
 import type { LockStore } from './lock-store.js';
+import { OrderInversions } from './order-inversions.js';
 import { Orphans } from './orphans.js';
-import { commandTimeoutMs } from './renewals.js';
-import { currentFrame, runInside, type Section } from './section.js';
+import { currentFrame, type Section } from './section.js';
 import { StoreLocks, type Wanted } from './store-locks.js';
-import { withinTime } from './wait.js';
 
-export interface LockServiceOptions {
+export interface LockServiceOptions extends KeyScopeOptions {
   /** By name; `default` is used when no name is given. */
   readonly stores: Readonly<Record<string, LockStore>>;
-  /** Put before every key, so that two applications can share a server. */
-  readonly namespace?: string;
-  /** The tenant of the present call; becomes part of every key. Undefined refuses the call. */
-  readonly scope?: () => string | undefined;
   readonly defaults?: LockDefaults;
   readonly clock?: Clock;
   readonly events?: LockEventHub;
 }
 
-/** Takes, holds and gives back locks. One instance per application; it owns no connection. */
+/** Work to be done under a lock. */
+export type LockedWork<T> = (lease: Lease) => Promise<T> | T;
+
+/** After the grace time of a shutdown, unanswered releases get this long. */
+const ORPHAN_GRACE_MS = 1_000;
+
+/** Takes, holds and gives back locks. One instance per application. */
 export class LockService {
   readonly events: LockEventHub;
   readonly clock: Clock;
+  readonly #scope: KeyScope;
   readonly #locks = new Map<string, StoreLocks>();
-  readonly #fences = new Set<Fence>();
+  readonly #fences: Fences;
   readonly #orphans: Orphans;
+  readonly #inversions: OrderInversions;
   readonly #closing = new AbortController();
-  readonly #inversions = new Set<string>();
   #closed: Promise<void> | undefined;
 
+  /** @throws {LockConfigInvalidError} a default makes no sense */
   constructor(private readonly options: LockServiceOptions) {
-    this.events = options.events ?? new LockEventHub();
-    this.clock = options.clock ?? systemClock;
-    this.#orphans = new Orphans(this.clock);
+    const events = (this.events = options.events ?? new LockEventHub());
+    const clock = (this.clock = options.clock ?? systemClock);
+    const orphans = (this.#orphans = new Orphans(clock));
+    this.#scope = new KeyScope(options);
+    this.#fences = new Fences(clock);
+    this.#inversions = new OrderInversions(events);
     setMaxListeners(0, this.#closing.signal); // every waiting call listens
-    const around = {
-      clock: this.clock,
-      events: this.events,
-      orphans: this.#orphans,
-      closing: this.#closing.signal,
-    };
     for (const [name, store] of Object.entries(options.stores)) {
-      this.#locks.set(name, new StoreLocks(name, store, around));
+      resolveTiming({}, options.defaults ?? {}, store);
+      this.#locks.set(
+        name,
+        new StoreLocks(name, store, { clock, events, orphans, closing: this.#closing.signal }),
+      );
     }
-    for (const { store } of this.#locks.values()) resolveTiming({}, options.defaults ?? {}, store.minTtlMs);
   }
 
   /** Asks every store once whether it can be used, and rejects with what to change. */
@@ -80,28 +77,25 @@ export class LockService {
    * @throws {LeaseLostError} the lease ended first; `work` ran, and its effect is unknown
    * @throws {LockKeyInvalidError | LockConfigInvalidError} the key or an option is wrong; `work` did not run
    */
-  async withLock<T>(key: KeyInput, work: (lease: Lease) => Promise<T> | T): Promise<T>;
-  async withLock<T>(key: KeyInput, options: LockOptions, work: (lease: Lease) => Promise<T> | T): Promise<T>;
-  async withLock<T>(
-    key: KeyInput,
-    ...rest: [(lease: Lease) => Promise<T> | T] | [LockOptions, (lease: Lease) => Promise<T> | T]
-  ): Promise<T> {
+  async withLock<T>(key: KeyInput, work: LockedWork<T>): Promise<T>;
+  async withLock<T>(key: KeyInput, options: LockOptions, work: LockedWork<T>): Promise<T>;
+  async withLock<T>(key: KeyInput, ...rest: [LockedWork<T>] | [LockOptions, LockedWork<T>]): Promise<T> {
     const [options, work] = rest.length === 1 ? [{}, rest[0]] : rest;
-    const wanted = this.want(key, options, 'body');
+    const wanted = this.#want(key, options, 'body');
     const held = this.#heldSection(wanted);
     if (held) return this.#join(held, wanted, work);
-    const lease = await this.#enter(wanted);
-    return lease.runToEnd(() => work(lease));
+    const hold = await this.#enter(wanted);
+    return hold.runToEnd(() => work(hold.lease));
   }
 
   /**
    * Takes the lock and hands it over as a lease that its caller has to release. Does not enter the context:
    * `lease.run(work)` does.
    *
-   * @throws as {@link withLock}, and {SelfDeadlockError} when this call chain holds the key already
+   * @throws as {@link withLock}; {SelfDeadlockError} when this call chain holds the key already
    */
   async acquire(key: KeyInput, options: LockOptions = {}): Promise<Lease> {
-    const wanted = this.want(key, options, 'handle');
+    const wanted = this.#want(key, options, 'handle');
     if (this.#heldSection(wanted)) {
       throw new SelfDeadlockError(
         `Lock "${wanted.key}" is held by this very call chain, so acquire() would wait for itself. ` +
@@ -109,7 +103,7 @@ export class LockService {
         { key: wanted.key, store: wanted.store },
       );
     }
-    return this.#enter(wanted);
+    return (await this.#enter(wanted)).lease;
   }
 
   /** As {@link acquire}, but null when the key is busy. Tries once unless `waitMs` says otherwise. */
@@ -124,13 +118,30 @@ export class LockService {
 
   /** Lets a database that keeps fences take part in every acquisition. Returns the function that takes it out again. */
   addFence(fence: Fence): () => void {
-    this.#fences.add(fence);
-    return () => void this.#fences.delete(fence);
+    return this.#fences.add(fence);
   }
 
-  /** The key with namespace and scope, as stores and fences know it. */
+  /**
+   * The key with namespace and scope, as stores and fences know it.
+   *
+   * @throws {LockKeyInvalidError} a scope is configured and gave nothing
+   */
   qualify(key: string, scope?: 'global'): string {
-    return qualifyKey(key, this.options.namespace, this.#scope(key, scope));
+    return this.#scope.qualify(key, scope);
+  }
+
+  /**
+   * Refuses options that could never work, without taking anything: for checks at boot.
+   *
+   * @throws {LockConfigInvalidError} names the option, or the stores that there are
+   */
+  checkOptions(options: LockOptions): void {
+    resolveTiming(options, this.options.defaults ?? {}, this.#locksOf(options.store).store);
+  }
+
+  /** True while any key is held, given back or waited for. */
+  get busy(): boolean {
+    return [...this.#locks.values()].some((locks) => locks.busy);
   }
 
   /**
@@ -138,58 +149,39 @@ export class LockService {
    * is lost for its holder and given back. Stores close what they opened. Twice is harmless.
    */
   close(graceMs = 10_000): Promise<void> {
+    requireDurationMs('graceMs', graceMs, { atLeast: 0 });
     return (this.#closed ??= this.#close(graceMs));
   }
 
-  /** True while any lease is held or given back, or any caller waits. */
-  get busy(): boolean {
-    return [...this.#locks.values()].some((locks) => locks.busy);
-  }
-
-  /** @throws {LockConfigInvalidError} names the stores that there are */
-  locksOf(name: string): StoreLocks {
-    const locks = this.#locks.get(name);
-    if (locks) return locks;
-    const names = [...this.#locks.keys()].map((known) => `"${known}"`).join(', ');
-    throw new LockConfigInvalidError(
-      `There is no lock store "${name}". Configured: ${names}. Add it under "stores" in forRoot(), or name one of these.`,
-    );
-  }
-
   /** Checks a request before anything is sent. */
-  want(keyInput: KeyInput, options: LockOptions, endsWith: Wanted['endsWith']): Wanted {
-    const locks = this.locksOf(options.store ?? 'default');
-    const timing = resolveTiming(options, this.options.defaults ?? {}, locks.store.minTtlMs);
-    if (timing.minHoldMs > 0 && !locks.store.keepsReleasedKeys) {
-      throw new LockConfigInvalidError(
-        `Store "${locks.name}" (${locks.store.kind}) cannot keep a key after its release, so minHoldMs is refused.`,
-      );
-    }
+  #want(keyInput: KeyInput, options: LockOptions, endsWith: HoldEnd): Wanted {
+    const locks = this.#locksOf(options.store);
+    const timing = resolveTiming(options, this.options.defaults ?? {}, locks.store);
     const { key, template } = labelledKey(keyInput);
     const qualifiedKey = this.qualify(key, options.scope);
     return { ...timing, key, template, qualifiedKey, store: locks.name, endsWith, signal: options.signal };
   }
 
-  async #enter(wanted: Wanted): Promise<Lease> {
+  async #enter(wanted: Wanted): Promise<Hold> {
     if (this.#closing.signal.aborted) throw shuttingDown(wanted);
-    this.#noticeInversion(wanted);
-    for (const fence of this.#fences) fence.beforeAcquire(wanted);
-    const lease = await this.#acquireReporting(wanted);
+    this.#inversions.notice(wanted);
+    this.#fences.beforeAcquire(wanted);
+    const hold = await this.#acquireReporting(wanted);
     try {
-      await this.#raiseFences(lease);
+      await this.#fences.raise(hold.lease);
       if (this.#closing.signal.aborted) throw shuttingDown(wanted);
-      lease.assertHeld();
-      return lease;
+      hold.lease.assertHeld();
+      return hold;
     } catch (error) {
-      await lease.abandon();
+      await hold.abandon();
       throw error;
     }
   }
 
-  async #acquireReporting(wanted: Wanted): Promise<Lease> {
+  async #acquireReporting(wanted: Wanted): Promise<Hold> {
     const startedAtMs = this.clock.monotonicMs();
     try {
-      return await this.locksOf(wanted.store).acquire(wanted);
+      return await this.#locksOf(wanted.store).acquire(wanted);
     } catch (error) {
       if (isLockError(error)) {
         const { key, template, store } = wanted;
@@ -200,97 +192,45 @@ export class LockService {
     }
   }
 
-  /** Before the body, so that a predecessor's late write is refused even if the new owner never writes. */
-  async #raiseFences(lease: Lease): Promise<void> {
-    for (const fence of this.#fences) {
-      const timeoutMs = commandTimeoutMs(lease.claim.ttlMs);
-      try {
-        await withinTime(this.clock, timeoutMs, () => fence.raise(lease, timeoutMs));
-      } catch (cause) {
-        if (isLockError(cause)) throw cause;
-        throw new StoreUnavailableError(
-          `The fence of "${lease.key}" could not be raised, so a late write of an earlier owner could not be refused. ` +
-            'The work did not start and the lock was given back; check the database, then try again.',
-          { key: lease.key, store: lease.store, cause },
-        );
-      }
-    }
-  }
-
   /** The innermost section of this call chain that holds the key, while that hold lasts. */
-  #heldSection(wanted: Wanted): Section<Lease> | undefined {
-    const { store } = this.locksOf(wanted.store);
+  #heldSection(wanted: Wanted): Section<Hold> | undefined {
+    const { store } = this.#locksOf(wanted.store);
     for (let frame = currentFrame(); frame; frame = frame.outer) {
-      const section = frame.section as Section<Lease>;
-      const { hold } = section;
-      const same = hold.lockStore === store && hold.qualifiedKey === wanted.qualifiedKey;
-      if (same && !hold.root.complete && hold.state.kind !== 'released') return section;
+      const section = frame.section as Section<Hold>;
+      const { lease, open } = section.hold;
+      if (open && lease.lockStore === store && lease.qualifiedKey === wanted.qualifiedKey) return section;
     }
     return undefined;
   }
 
-  async #join<T>(held: Section<Lease>, wanted: Wanted, work: (lease: Lease) => Promise<T> | T): Promise<T> {
-    const lease = held.hold;
+  async #join<T>(held: Section<Hold>, wanted: Wanted, work: LockedWork<T>): Promise<T> {
+    const { hold } = held;
     const signals = wanted.signal ? [wanted.signal] : [];
     const section = await held.openChild({ timeoutMs: wanted.waitMs, signals });
     if (section === 'aborted') throw wanted.signal?.reason;
     if (section === 'timed-out') throw siblingsTookTooLong(wanted);
     try {
-      lease.assertHeld();
-      return lease.concluded(await bodyResult(() => runInside(section, () => work(lease))));
+      hold.lease.assertHeld();
+      return await hold.runIn(section, () => work(hold.lease));
     } finally {
       section.end();
     }
   }
 
-  #noticeInversion(wanted: Wanted): void {
-    for (let frame = currentFrame(); frame; frame = frame.outer) {
-      const held = frame.section.hold as Lease;
-      if (held.qualifiedKey <= wanted.qualifiedKey || held.state.kind === 'released') continue;
-      const pair = `${held.template}\n${wanted.template}`;
-      if (this.#inversions.has(pair) || this.#inversions.size >= MOST_INVERSIONS) continue;
-      this.#inversions.add(pair);
-      const { key, template, store } = wanted;
-      this.events.emit({ type: 'order-inversion', key, template, store, heldTemplate: held.template });
-    }
-  }
-
-  #scope(key: string, scope: 'global' | undefined): string | null | undefined {
-    if (!this.options.scope) return undefined;
-    if (scope === 'global') return null;
-    const tenant = this.options.scope();
-    if (typeof tenant === 'string' && tenant !== '') return tenant;
-    throw new LockKeyInvalidError(
-      `The configured scope gave no value for "${key}", so its tenant is unknown. Nothing was locked; ` +
-        "set the scope for this call, or write { scope: 'global' } for work that belongs to no tenant.",
-      { key },
+  #locksOf(name: string = 'default'): StoreLocks {
+    const locks = this.#locks.get(name);
+    if (locks) return locks;
+    const names = [...this.#locks.keys()].map((known) => `"${known}"`).join(', ');
+    throw new LockConfigInvalidError(
+      `There is no lock store "${name}". Configured: ${names}. Add it under "stores", or name one of these.`,
     );
   }
 
   async #close(graceMs: number): Promise<void> {
-    requireDurationMs('graceMs', graceMs, { atLeast: 0 });
     this.#closing.abort();
     const all = [...this.#locks.values()];
     await Promise.all(all.map((locks) => locks.drain(graceMs)));
     await this.#orphans.close(ORPHAN_GRACE_MS);
     await Promise.allSettled(all.map(({ store }) => store.close()));
   }
-}
-
-const MOST_INVERSIONS = 100;
-const ORPHAN_GRACE_MS = 1_000;
-
-function shuttingDown({ key, store }: Wanted): ShuttingDownError {
-  return new ShuttingDownError(
-    `Lock "${key}" was not taken: this process is shutting down. The work did not start.`,
-    { key, store },
-  );
-}
-
-function siblingsTookTooLong({ key, store, waitMs }: Wanted): LockTimeoutError {
-  return new LockTimeoutError(
-    `Lock "${key}" is held by this call chain, but other calls inside the same hold took all of ${waitMs} ms. ` +
-      'This one did not start.',
-    { key, store, waitedMs: waitMs, retryAfterMs: null },
-  );
 }

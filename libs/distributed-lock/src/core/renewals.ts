@@ -9,7 +9,8 @@ export interface Renewable {
   readonly renewalDueAtMs: number;
   /** False when there is nothing left to renew. */
   renewalSent(): boolean;
-  renewalAnswered(answer: RenewalAnswer, sentAt: Instant): void;
+  /** `ttlMs` is the one that was sent: it may have been changed since. */
+  renewalAnswered(answer: RenewalAnswer, sentAt: Instant, ttlMs: number): void;
   renewalUnanswered(cause: unknown): void;
 }
 
@@ -50,6 +51,12 @@ export class Renewals {
     const underWay = this.#inFlight.get(lease);
     if (underWay) return underWay;
     return this.#idle.has(lease) ? this.#send([lease]) : Promise.resolve();
+  }
+
+  /** As {@link renewNow}, but does not settle for a renewal that was sent earlier, with other terms. */
+  async renewAfresh(lease: Renewable): Promise<void> {
+    await this.#inFlight.get(lease);
+    await this.renewNow(lease);
   }
 
   #wakeBy(dueAtMs: number): void {
@@ -96,7 +103,7 @@ export class Renewals {
     let tell: (lease: Renewable, i: number) => void;
     try {
       const answers = await withinTime(this.clock, timeoutMs, () => this.store.renew(claims, timeoutMs));
-      tell = (lease, i) => lease.renewalAnswered(exactly(answers[i]), sentAt);
+      tell = (lease, i) => lease.renewalAnswered(exactly(answers[i]), sentAt, (claims[i] as Claim).ttlMs);
     } catch (cause) {
       // Unknown is neither yes nor no: the deadlines stay where they are and decide.
       tell = (lease) => lease.renewalUnanswered(cause);

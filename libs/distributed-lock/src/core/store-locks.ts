@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto';
 
 import { AcquireWait, type Unanswered } from './acquire-wait.js';
 import type { Clock } from './clock.js';
-import { Lease } from './lease.js';
+import { Hold, type HoldEnd } from './hold.js';
 import type { LockEventHub, LockHappening, LockSubject } from './lock-events.js';
 import type { LockTiming } from './lock-options.js';
 import type { Busy, Claim, LockStore } from './lock-store.js';
@@ -14,7 +14,7 @@ import { NoAnswer, startWait, withinTime } from './wait.js';
 /** One acquisition, checked and complete. */
 export interface Wanted extends LockSubject, LockTiming {
   readonly qualifiedKey: string;
-  readonly endsWith: 'body' | 'handle';
+  readonly endsWith: HoldEnd;
   readonly signal?: AbortSignal;
 }
 
@@ -28,7 +28,7 @@ const LONGEST_PAUSE_MS = 250;
  */
 export class StoreLocks {
   readonly #queues = new Map<string, TurnQueue>();
-  readonly #leases = new Set<Lease>();
+  readonly #holds = new Set<Hold>();
   readonly #renewals: Renewals;
   #onIdle: (() => void) | undefined;
 
@@ -53,12 +53,12 @@ export class StoreLocks {
 
   /** Lets work finish for `graceMs`; what is held then is lost for its holder and given back. Never rejects. */
   async drain(graceMs: number): Promise<void> {
-    if (this.#leases.size > 0) {
+    if (this.#holds.size > 0) {
       const grace = startWait(this.around.clock, { timeoutMs: graceMs, signals: [] });
       this.#onIdle = () => grace.wake();
       await grace.ended;
     }
-    const left = [...this.#leases];
+    const left = [...this.#holds].map(({ lease }) => lease);
     for (const lease of left) lease.lose('session-ended');
     await Promise.allSettled(left.map((lease) => lease.release()));
   }
@@ -69,7 +69,7 @@ export class StoreLocks {
    * @throws {ShuttingDownError} the process began to stop meanwhile
    * @throws the reason of `wanted.signal`
    */
-  async acquire(wanted: Wanted): Promise<Lease> {
+  async acquire(wanted: Wanted): Promise<Hold> {
     const wait = new AcquireWait(this.around.clock, wanted, this.around.closing);
     const leave = await this.#takeTurn(wanted, wait);
     try {
@@ -96,10 +96,10 @@ export class StoreLocks {
     };
   }
 
-  async #contend(wanted: Wanted, wait: AcquireWait, leave: () => void): Promise<Lease> {
+  async #contend(wanted: Wanted, wait: AcquireWait, leave: () => void): Promise<Hold> {
     for (let pauseMs = FIRST_PAUSE_MS; ; pauseMs = Math.min(pauseMs * 2, LONGEST_PAUSE_MS)) {
       const answer = await this.#try(wanted, wait, leave);
-      if (answer instanceof Lease) return answer;
+      if (answer instanceof Hold) return answer;
       wait.refuseIfAborted();
       if (wait.remainingMs === 0) throw wait.error(answer);
       const holderEndsMs = answer.kind === 'busy' ? (answer.retryAfterMs ?? Infinity) + 1 : Infinity;
@@ -110,7 +110,7 @@ export class StoreLocks {
   }
 
   /** One try with an owner id of its own. Unless the answer was a clear no, the store is told to forget that id. */
-  async #try(wanted: Wanted, wait: AcquireWait, leave: () => void): Promise<Lease | Busy | Unanswered> {
+  async #try(wanted: Wanted, wait: AcquireWait, leave: () => void): Promise<Hold | Busy | Unanswered> {
     const { qualifiedKey: key, ttlMs } = wanted;
     const claim: Claim = { key, ownerId: randomBytes(16).toString('hex'), ttlMs };
     const timeoutMs = wait.beginTry();
@@ -131,31 +131,26 @@ export class StoreLocks {
     }
   }
 
-  #grant(wanted: Wanted, claim: Claim, token: number, wait: AcquireWait, leave: () => void): Lease {
+  #grant(wanted: Wanted, claim: Claim, token: number, wait: AcquireWait, leave: () => void): Hold {
     const { clock, events, orphans } = this.around;
-    const lease = new Lease(
+    const hold = new Hold(
       { ...wanted, ownerId: claim.ownerId, token, sentAt: wait.triedAt },
-      {
-        clock,
-        events,
-        orphans,
-        lockStore: this.store,
-        renewals: this.#renewals,
-        onVacated: () => {
-          this.#leases.delete(lease);
-          leave();
-          if (this.#leases.size === 0) this.#onIdle?.();
-        },
+      { clock, events, orphans, lockStore: this.store, renewals: this.#renewals },
+      wanted.endsWith,
+      () => {
+        this.#holds.delete(hold);
+        leave();
+        if (this.#holds.size === 0) this.#onIdle?.();
       },
     );
-    this.#leases.add(lease);
+    this.#holds.add(hold);
     this.#emit(wanted, { type: 'acquired', token, waitedMs: wait.waitedMs, attempts: wait.tries });
-    return lease;
+    return hold;
   }
 
   /** What this process knows of the present hold, for a caller that never got to ask the store. */
   #remainingMs(qualifiedKey: string): number | null {
-    for (const lease of this.#leases) if (lease.qualifiedKey === qualifiedKey) return lease.remainingMs;
+    for (const { lease } of this.#holds) if (lease.qualifiedKey === qualifiedKey) return lease.remainingMs;
     return null;
   }
 
