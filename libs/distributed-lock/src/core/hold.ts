@@ -1,7 +1,8 @@
 import { hasCode } from './errors.js';
 import { leaseLost } from './lease-errors.js';
-import { Lease, type LeaseSurroundings, type LeaseTerms, type LeaseUser } from './lease.js';
+import { Lease } from './lease.js';
 import type { LossReason } from './lease-state.js';
+import type { LeaseSurroundings, LeaseTerms, LeaseUser } from './lease-terms.js';
 import { runInside, Section } from './section.js';
 
 /** `body`: the hold ends with the work that runs under it. `handle`: it ends when its owner releases the lease. */

@@ -8,8 +8,7 @@ import type { LockHappening } from './lock-events.js';
 import { requireDurationMs } from './lock-options.js';
 import type { Claim, LockStore, ReleaseAnswer, RenewalAnswer } from './lock-store.js';
 import { jittered } from './orphans.js';
-import { commandTimeoutMs, type Renewable } from './renewals.js';
-import { withinTime } from './wait.js';
+import type { Renewable } from './renewals.js';
 
 export type ReleaseResult = 'released' | 'already-gone';
 
@@ -217,15 +216,12 @@ export class Lease implements Renewable, AsyncDisposable {
   }
 
   async #sendRelease(): Promise<ReleaseAnswer> {
-    const { clock, lockStore, orphans } = this.around;
     const keepForMs = Math.max(0, Math.ceil(this.terms.minHoldMs - this.heldMs));
     const request = { key: this.qualifiedKey, ownerId: this.ownerId, keepForMs };
-    const timeoutMs = commandTimeoutMs(this.#ttlMs);
     try {
-      return await withinTime(clock, timeoutMs, () => lockStore.release(request, timeoutMs));
+      return await this.around.orphans.release(this.lockStore, request, this.#ttlMs);
     } catch (cause) {
       this.#emit({ type: 'release-unanswered', token: this.token, cause });
-      orphans.giveBack(lockStore, request, this.#ttlMs);
       throw releaseUnanswered(this, this.#ttlMs, cause);
     }
   }

@@ -1,5 +1,5 @@
 import type { Clock } from './clock.js';
-import type { LockStore, ReleaseRequest } from './lock-store.js';
+import type { LockStore, ReleaseAnswer, ReleaseRequest } from './lock-store.js';
 import { commandTimeoutMs } from './renewals.js';
 import { startWait, withinTime } from './wait.js';
 
@@ -12,6 +12,17 @@ export class Orphans {
   readonly #giveUp = new AbortController();
 
   constructor(private readonly clock: Clock) {}
+
+  /** One release within its time. Unanswered, it rejects and goes on behind. */
+  async release(store: LockStore, request: ReleaseRequest, ttlMs: number): Promise<ReleaseAnswer> {
+    const timeoutMs = commandTimeoutMs(ttlMs);
+    try {
+      return await withinTime(this.clock, timeoutMs, () => store.release(request, timeoutMs));
+    } catch (cause) {
+      this.giveBack(store, request, ttlMs);
+      throw cause;
+    }
+  }
 
   giveBack(store: LockStore, request: ReleaseRequest, ttlMs: number): void {
     const done = this.#insist(store, request, ttlMs).finally(() => this.#pending.delete(done));
