@@ -45,7 +45,13 @@ export {
   type LockKey,
   type Placeholder,
 } from './lock-key.js';
-export { requireDurationMs, type LockDefaults, type LockOptions, type LockStores } from './lock-options.js';
+export {
+  requireDurationMs,
+  type LockDefaults,
+  type LockOptions,
+  type LockStores,
+  type StoreName,
+} from './lock-options.js';
 export { LockService, type LockServiceOptions } from './lock-service.js';
 export type {
   Busy,

@@ -12,7 +12,6 @@ import type { Renewable } from './renewals.js';
 
 export type ReleaseResult = 'released' | 'already-gone';
 
-/** A hold of this many ttls is worth an event: renewal goes well, and the work may hang. */
 const LONG_HOLD_TTLS = 10;
 
 /**
@@ -34,7 +33,7 @@ export class Lease implements Renewable, AsyncDisposable {
   readonly #life: LeaseLife;
   #ttlMs: number;
   #dueAtMs: number;
-  #toldLongHold = false;
+  #longHoldMs: number;
   #aborter: AbortController | undefined;
   #releasing: Promise<ReleaseResult> | undefined;
   readonly #heldSinceMs: number;
@@ -51,6 +50,7 @@ export class Lease implements Renewable, AsyncDisposable {
     this.ownerId = terms.ownerId;
     this.token = terms.token;
     this.#ttlMs = terms.ttlMs;
+    this.#longHoldMs = terms.ttlMs * LONG_HOLD_TTLS;
     this.#heldSinceMs = around.clock.monotonicMs();
     this.#dueAtMs = terms.sentAt.monotonicMs + terms.ttlMs / 3;
     this.#life = new LeaseLife(
@@ -62,7 +62,7 @@ export class Lease implements Renewable, AsyncDisposable {
     around.renewals.add(this);
   }
 
-  /** As last known; {@link assertHeld} looks at the clocks first. */
+  /** As last known. */
   get state(): LeaseState {
     return this.#life.state;
   }
@@ -72,7 +72,7 @@ export class Lease implements Renewable, AsyncDisposable {
     return this.around.lockStore;
   }
 
-  /** Names the store in fence rows: tokens of two stores do not compare. */
+  /** Names the store in fence rows. */
   get storeId(): string {
     return `${this.around.lockStore.kind}:${this.store}`;
   }
@@ -99,8 +99,7 @@ export class Lease implements Renewable, AsyncDisposable {
   }
 
   /**
-   * Returns only while the lease can be relied on. Reads both clocks, because timers do not fire in a blocked or stopped
-   * process.
+   * Returns only while the lease can be relied on, by both clocks: timers do not fire in a stopped process.
    *
    * @throws {LeaseLostError} the lease is over
    * @throws {LeaseUncertainError} renewals go unanswered and less than a third of the ttl is left, or the clocks disagree
@@ -141,7 +140,7 @@ export class Lease implements Renewable, AsyncDisposable {
     return (this.#releasing ??= this.#releaseOnce());
   }
 
-  /** As {@link release}; but a store that does not answer is only an event, as it must not replace the block's result. */
+  /** As {@link release}, but a store that does not answer is only an event: it must not replace the block's result. */
   async [Symbol.asyncDispose](): Promise<void> {
     await this.release().catch(() => undefined);
   }
@@ -227,19 +226,17 @@ export class Lease implements Renewable, AsyncDisposable {
   }
 
   #changed(state: LeaseState): void {
-    if (!isLive(state)) {
-      this.around.renewals.remove(this);
-      this.#aborter?.abort(this.#endError());
-    }
-    if (state.kind === 'lease-lost') {
-      this.#emit({ type: 'lease-lost', token: this.token, reason: state.reason, heldMs: this.heldMs });
-      this.user.leaseLost(state.reason);
-    }
+    if (isLive(state)) return;
+    this.around.renewals.remove(this);
+    this.#aborter?.abort(this.#endError());
+    if (state.kind === 'released') return;
+    this.#emit({ type: 'lease-lost', token: this.token, reason: state.reason, heldMs: this.heldMs });
+    this.user.leaseLost(state.reason);
   }
 
   #noticeLongHold(): void {
-    if (this.#toldLongHold || this.heldMs < this.#ttlMs * LONG_HOLD_TTLS) return;
-    this.#toldLongHold = true;
+    if (this.heldMs < this.#longHoldMs) return;
+    this.#longHoldMs = Infinity; // told once
     this.#emit({ type: 'held-long', token: this.token, heldMs: this.heldMs });
   }
 

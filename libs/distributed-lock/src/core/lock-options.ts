@@ -22,7 +22,7 @@ export interface LockOptions extends LockDefaults {
    */
   readonly minHoldMs?: number;
   /** Name of the store. Default `default`. */
-  readonly store?: keyof LockStores & string;
+  readonly store?: StoreName;
   /** `'global'` leaves the configured scope out of the key, for work that belongs to no tenant. */
   readonly scope?: 'global';
   /** Ends the wait for the lock. It does not reach the body: pass it on yourself. */
@@ -30,14 +30,14 @@ export interface LockOptions extends LockDefaults {
 }
 
 /**
- * The names of the configured stores. Add yours, so that a misspelt name does not compile:
+ * The names of the configured stores, filled in by the application, so that a misspelt name does not compile:
  * `declare module 'nestjs-distributed-lock' { interface LockStores { invoices: true } }`.
  */
 // eslint-disable-next-line @typescript-eslint/no-empty-object-type -- filled by users
-export interface LockStores {
-  default: true;
-  [name: string]: true;
-}
+export interface LockStores {}
+
+/** Any text as long as nobody has named the stores. */
+export type StoreName = [keyof LockStores] extends [never] ? string : (keyof LockStores & string) | 'default';
 
 /** Options as the lock service works with them. */
 export interface LockTiming {

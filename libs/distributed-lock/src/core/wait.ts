@@ -65,7 +65,7 @@ export function withinTime<T>(
     };
     begin(command).then(
       (answer) => settle(() => resolve(answer)),
-      (error: unknown) => settle(() => reject(error as Error)),
+      (error: unknown) => settle(() => reject(error)),
     );
   });
 }
@@ -75,6 +75,6 @@ function begin<T>(command: () => Promise<T>): Promise<T> {
   try {
     return command();
   } catch (error) {
-    return Promise.reject(error as Error);
+    return Promise.reject(error);
   }
 }
