@@ -11,7 +11,6 @@ import { jittered } from './orphans.js';
 import type { Renewable } from './renewals.js';
 
 export type ReleaseResult = 'released' | 'already-gone';
-
 const LONG_HOLD_TTLS = 10;
 
 /**
@@ -67,7 +66,7 @@ export class Lease implements Renewable, AsyncDisposable {
     return this.#life.state;
   }
 
-  /** The instance that granted the lease: a hold is known by its store and its qualified key. */
+  /** The instance that granted the lease. */
   get lockStore(): LockStore {
     return this.around.lockStore;
   }

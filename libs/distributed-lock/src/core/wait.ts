@@ -59,22 +59,13 @@ export function withinTime<T>(
     void limit.ended.then((end) => {
       if (end !== 'woken') reject(new NoAnswer(timeoutMs));
     });
-    const settle = (finish: () => void): void => {
-      limit.wake();
-      finish();
-    };
-    begin(command).then(
-      (answer) => settle(() => resolve(answer)),
-      (error: unknown) => settle(() => reject(error)),
-    );
+    begin(command)
+      .finally(() => limit.wake())
+      .then(resolve, reject);
   });
 }
 
 /** A driver may throw before it returns a promise; that is a rejection like any other. */
-function begin<T>(command: () => Promise<T>): Promise<T> {
-  try {
-    return command();
-  } catch (error) {
-    return Promise.reject(error);
-  }
+async function begin<T>(command: () => Promise<T>): Promise<T> {
+  return command();
 }
