@@ -37,9 +37,7 @@ export interface LockOptions extends LockDefaults {
 export interface LockStores {}
 
 /** Any text as long as nobody has named the stores. */
-export type StoreName = [keyof LockStores] extends [never]
-  ? string
-  : Extract<keyof LockStores, string> | 'default';
+export type StoreName = [keyof LockStores] extends [never] ? string : keyof (LockStores & { default: true });
 
 /** Options as the lock service works with them. */
 export interface LockTiming {
