@@ -1,0 +1,135 @@
+// Where the servers' programs are. Plain JavaScript, because the fetch before the tests and the tests share it.
+import { existsSync, lstatSync, mkdirSync, readdirSync, statSync } from 'node:fs';
+import { delimiter, dirname, join } from 'node:path';
+
+/** @typedef {'redis' | 'postgres'} ServerKind */
+
+/**
+ * `folder` holds the programs; `libraries` are folders for LD_LIBRARY_PATH, empty when the system's own are enough.
+ *
+ * @typedef {{ readonly folder: string, readonly libraries: readonly string[] }} Binaries
+ */
+
+/** @type {readonly ServerKind[]} */
+export const SERVER_KINDS = ['redis', 'postgres'];
+
+/** @type {Record<ServerKind, { programs: readonly string[], packages: readonly string[], advice: string }>} */
+const SERVERS = {
+  redis: {
+    programs: ['redis-server'],
+    packages: ['redis-server', 'redis-tools'],
+    advice:
+      'no redis-server was found: install Redis 6.2 or later (Debian, Ubuntu: apt-get install redis-server)',
+  },
+  postgres: {
+    programs: ['initdb', 'postgres'],
+    packages: ['postgresql'],
+    advice:
+      'no postgres and initdb were found: install PostgreSQL 13 or later (Debian, Ubuntu: apt-get install postgresql)',
+  },
+};
+
+const REPOSITORY = dirname(dirname(import.meta.dirname));
+
+/**
+ * The programs of one kind of server: on PATH, where Debian keeps PostgreSQL, or in the private cache; null when in none.
+ * `SERVERS_FROM=cache` looks in the cache only.
+ *
+ * @param {ServerKind} kind
+ * @returns {Binaries | null}
+ */
+export function locate(kind) {
+  const fromCache = process.env['SERVERS_FROM'] === 'cache';
+  const system = fromCache ? undefined : systemFolders().find((folder) => hasPrograms(kind, folder));
+  return system === undefined ? locateCached(kind) : { folder: system, libraries: [] };
+}
+
+/**
+ * One sentence for whoever reads that a test was skipped.
+ *
+ * @param {ServerKind} kind
+ */
+export const adviceFor = (kind) => SERVERS[kind].advice;
+
+/** @param {ServerKind} kind */
+export const packagesOf = (kind) => SERVERS[kind].packages;
+
+/**
+ * The folder that fetched servers are kept in, created when missing. In the repository, unless the server, which must not
+ * run as root, could not get there.
+ *
+ * @returns {string}
+ */
+export function cacheFolder() {
+  const chosen = process.env['SERVERS_CACHE'];
+  if (chosen) return privateFolder(chosen);
+  const inRepository = join(REPOSITORY, '.cache', 'servers');
+  if (process.getuid?.() !== 0 || openToAll(REPOSITORY)) return privateFolder(inRepository);
+  return privateFolder('/var/tmp/nestjs-distributed-lock-servers');
+}
+
+/** @param {ServerKind} kind */
+function locateCached(kind) {
+  const root = join(cacheFolder(), kind);
+  const folder = [join(root, 'usr/bin'), ...postgresFolders(root)].find((each) => hasPrograms(kind, each));
+  return folder === undefined ? null : { folder, libraries: libraryFolders(root) };
+}
+
+/** @returns {string[]} */
+function systemFolders() {
+  const path = (process.env['PATH'] ?? '').split(delimiter).filter((folder) => folder !== '');
+  return [...path, ...postgresFolders('/')];
+}
+
+/**
+ * Newest version first.
+ *
+ * @param {string} root
+ */
+function postgresFolders(root) {
+  const versions = join(root, 'usr/lib/postgresql');
+  return entries(versions)
+    .sort((a, b) => Number(b) - Number(a))
+    .map((version) => join(versions, version, 'bin'));
+}
+
+/** @param {string} root */
+function libraryFolders(root) {
+  return [join(root, 'usr/lib'), join(root, 'lib')].flatMap((parent) =>
+    entries(parent)
+      .filter((name) => name.includes('-linux-'))
+      .map((name) => join(parent, name)),
+  );
+}
+
+/**
+ * @param {ServerKind} kind
+ * @param {string} folder
+ */
+const hasPrograms = (kind, folder) => SERVERS[kind].programs.every((name) => existsSync(join(folder, name)));
+
+/** @param {string} folder */
+const entries = (folder) => (existsSync(folder) ? readdirSync(folder) : []);
+
+/**
+ * Programs are run from here, so nobody else may be able to put one in.
+ *
+ * @param {string} folder
+ */
+function privateFolder(folder) {
+  mkdirSync(folder, { recursive: true, mode: 0o755 });
+  const found = lstatSync(folder);
+  if (!found.isDirectory() || found.uid !== process.getuid?.() || (found.mode & 0o022) !== 0) {
+    throw new Error(`${folder} must be a folder that only its owner, you, can write to.`);
+  }
+  return folder;
+}
+
+/**
+ * @param {string} folder
+ * @returns {boolean} whether every user can reach what is in it
+ */
+function openToAll(folder) {
+  const reachable = (statSync(folder).mode & 0o001) !== 0;
+  return reachable && (folder === dirname(folder) || openToAll(dirname(folder)));
+}

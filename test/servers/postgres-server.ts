@@ -1,0 +1,71 @@
+import { chownSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { Client } from 'pg';
+import { startServer, type Identity, type Place, type TestServer } from './private-server.js';
+
+export type PostgresServer = TestServer;
+
+/** Speed, at the price of losing data when the machine (not the server) crashes; files rather than shared memory that outlives us. */
+const SETTINGS = {
+  listen_addresses: '127.0.0.1',
+  unix_socket_directories: '',
+  max_connections: '200',
+  shared_buffers: '32MB',
+  fsync: 'off',
+  full_page_writes: 'off',
+  dynamic_shared_memory_type: 'mmap',
+  jit: 'off',
+};
+
+/** A PostgreSQL server of your own, user and database `postgres`, no password; `stop()` it when done. */
+export function startPostgres(): Promise<PostgresServer> {
+  const identity = unprivileged();
+  return startServer({
+    kind: 'postgres',
+    identity,
+    url: (host, port) => `postgres://postgres@${host}:${port}/postgres`,
+    prepare: (place) => createCluster(place, identity),
+    command: ({ folder, port }) => ({ program: 'postgres', args: serverArguments(folder, port) }),
+    ask: selectOne,
+  });
+}
+
+async function createCluster(place: Place, identity: Identity | undefined): Promise<void> {
+  if (identity) chownSync(place.folder, identity.uid, identity.gid);
+  const options = ['--username=postgres', '--auth=trust', '--encoding=UTF8', '--no-locale', '--no-sync'];
+  await place.run('initdb', [`--pgdata=${join(place.folder, 'data')}`, '--no-instructions', ...options]);
+}
+
+function serverArguments(folder: string, port: number): string[] {
+  const settings = Object.entries(SETTINGS).flatMap(([name, value]) => ['-c', `${name}=${value}`]);
+  return ['-D', join(folder, 'data'), '-p', String(port), ...settings];
+}
+
+async function selectOne(host: string, port: number): Promise<void> {
+  const client = new Client({
+    host,
+    port,
+    user: 'postgres',
+    database: 'postgres',
+    connectionTimeoutMillis: 1_000,
+  });
+  client.on('error', () => undefined); // a server that goes away while it starts is reported by its exit
+  try {
+    await client.connect();
+    await client.query('SELECT 1');
+  } finally {
+    await client.end();
+  }
+}
+
+/** PostgreSQL refuses to run as root: some other user of this machine, then. */
+function unprivileged(): Identity | undefined {
+  if (process.getuid?.() !== 0) return undefined;
+  const users = readFileSync('/etc/passwd', 'utf8')
+    .split('\n')
+    .map((line) => line.split(':'));
+  const user = users.find(([name]) => name === 'postgres') ?? users.find(([name]) => name === 'nobody');
+  if (!user)
+    throw new Error('PostgreSQL does not run as root, and this machine has no user postgres or nobody.');
+  return { uid: Number(user[2]), gid: Number(user[3]) };
+}
