@@ -2,3 +2,4 @@ export { describeWithServers } from './describe-with-servers.js';
 export { startPostgres, type PostgresServer } from './postgres-server.js';
 export type { TestServer } from './private-server.js';
 export { startRedis, type RedisServer, type RedisServerOptions } from './redis-server.js';
+export { startProxy, type TcpProxy } from './tcp-proxy.js';
