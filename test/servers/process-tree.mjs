@@ -3,6 +3,8 @@ import { execFileSync, spawnSync } from 'node:child_process';
 import { existsSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 
+const IS_LINUX = existsSync('/proc/self/stat');
+
 /**
  * @param {number} pid
  * @param {NodeJS.Signals} name
@@ -38,7 +40,8 @@ export function descendants(pid) {
  * @param {readonly number[]} pids
  */
 export function anyRuns(pids) {
-  return processes().some((each) => pids.includes(each.pid) && !each.dead);
+  const found = IS_LINUX ? pids.map((pid) => statOf(String(pid))) : processesByPs();
+  return found.some((each) => each !== undefined && !each.dead && pids.includes(each.pid));
 }
 
 /**
@@ -70,7 +73,7 @@ export function removeServerFolder(folder) {
 
 /** @returns {{ pid: number, parent: number, dead: boolean }[]} */
 function processes() {
-  return existsSync('/proc/self/stat') ? processesOfLinux() : processesByPs();
+  return IS_LINUX ? processesOfLinux() : processesByPs();
 }
 
 function processesOfLinux() {

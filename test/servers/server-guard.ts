@@ -25,8 +25,10 @@ export async function unguardServer(folder: string): Promise<void> {
 }
 
 function startGuard(): ChildProcess {
+  const script = join(import.meta.dirname, 'guard.mjs');
+  const mainProcess = process.send ? [String(process.ppid)] : [];
   // Detached, so that Ctrl-C at the terminal does not end the guard before the tests.
-  const child = spawn(process.execPath, [join(import.meta.dirname, 'guard.mjs')], {
+  const child = spawn(process.execPath, [script, ...mainProcess], {
     detached: true,
     stdio: ['pipe', 'ignore', 'inherit'],
   });
