@@ -1,0 +1,95 @@
+import { randomInt } from 'node:crypto';
+import { fileURLToPath } from 'node:url';
+import { parseArgs, type ParseArgsConfig } from 'node:util';
+
+import { FAULT_CHOICES, type FaultChoice } from '../faults/fault-plan.js';
+import { InputError } from './input-error.js';
+import { parseStoreChoice, type StoreChoice } from './store-choice.js';
+
+export interface DemoOptions {
+  /** The file of invoices to settle. */
+  readonly input: string;
+  readonly workers: number;
+  readonly store: StoreChoice;
+  readonly faults: FaultChoice;
+  /** Decides which invoice is struck by which fault: the same seed strikes the same ones. */
+  readonly seed: number;
+  /** Runs the same work with a bare TTL lock, to show what goes wrong. */
+  readonly unsafe: boolean;
+  /** Ends standard output with the account as one line of JSON. */
+  readonly json: boolean;
+}
+
+const ACCEPTED = {
+  input: { type: 'string' },
+  workers: { type: 'string' },
+  store: { type: 'string' },
+  faults: { type: 'string' },
+  seed: { type: 'string' },
+  unsafe: { type: 'boolean' },
+  json: { type: 'boolean' },
+  help: { type: 'boolean', short: 'h' },
+} as const satisfies ParseArgsConfig['options'];
+
+const MOST_WORKERS = 32;
+const LARGEST_NEW_SEED = 1_000_000;
+/** Seen from the compiled file and from the source alike. */
+const SAMPLE_FILE = new URL('../../../../apps/demo-billing/data/invoices.csv', import.meta.url);
+
+export const HELP = `Settles a file of invoices with several worker processes, while workers are paused and killed.
+
+  npm run demo -- [options]
+
+  --input FILE     CSV with id, tenant, customer, amount, currency, due_date (default: a sample of 240 invoices)
+  --workers N      worker processes, 1 to ${MOST_WORKERS} (default: 4)
+  --store URL      sqlite:PATH, redis://host:port[/db] or postgres://user@host:port/database
+                   (default: SQLite in a temporary folder). With redis: the invoices stay in SQLite. A SQLite file
+                   keeps the table of the last run; in PostgreSQL each run has a schema of its own, and drops it.
+  --faults WHAT    ${FAULT_CHOICES.join(', ')} (default: all)
+  --seed N         repeats the faults of an earlier run (default: a new one, which is printed)
+  --unsafe         the same work under a bare TTL lock: shows the double charges
+  --json           ends standard output with the account as one line of JSON
+  --help           this text
+
+Exit code: 0 when every invoice was charged exactly once and to the last cent, 1 when not, 2 when the options or the
+file cannot be used.
+`;
+
+/** @throws {InputError} an option is unknown or its value makes no sense */
+export function readOptions(args: readonly string[]): DemoOptions | 'help' {
+  const given = parse(args);
+  if (given.help) return 'help';
+  return {
+    input: given.input ?? fileURLToPath(SAMPLE_FILE),
+    workers: wholeNumber('workers', given.workers ?? '4', { from: 1, to: MOST_WORKERS }),
+    store: given.store === undefined ? { kind: 'embedded' } : parseStoreChoice(given.store),
+    faults: faultChoice(given.faults ?? 'all'),
+    seed:
+      given.seed === undefined
+        ? randomInt(LARGEST_NEW_SEED)
+        : wholeNumber('seed', given.seed, { from: 0, to: Number.MAX_SAFE_INTEGER }),
+    unsafe: given.unsafe ?? false,
+    json: given.json ?? false,
+  };
+}
+
+function parse(args: readonly string[]) {
+  try {
+    return parseArgs({ args: [...args], options: ACCEPTED, strict: true, allowPositionals: false }).values;
+  } catch (error) {
+    const [firstSentence] = (error as Error).message.split(/\.\s|\n/);
+    throw new InputError(`${String(firstSentence).replace(/\.$/, '')}; --help lists the options`);
+  }
+}
+
+function wholeNumber(name: string, text: string, { from, to }: { from: number; to: number }): number {
+  const value = /^\d+$/.test(text) ? Number(text) : NaN;
+  if (value >= from && value <= to) return value;
+  throw new InputError(`--${name} "${text}" is not a whole number from ${from} to ${to}`);
+}
+
+function faultChoice(text: string): FaultChoice {
+  const choice = FAULT_CHOICES.find((each) => each === text);
+  if (choice) return choice;
+  throw new InputError(`--faults "${text}" is unknown; write one of ${FAULT_CHOICES.join(', ')}`);
+}
