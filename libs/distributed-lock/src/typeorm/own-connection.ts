@@ -73,20 +73,23 @@ export function requireSharedDatabase(dataSource: DataSource): void {
 }
 
 /**
- * Runs `work` on one connection of `own`. A connection that has not answered after `timeoutMs` (at least a second) is
- * dropped, so that a half-open one is not handed to the next caller; `work` then rejects, and what its statement came
- * to is unknown.
+ * Runs `work` on one connection of `own`. Nothing is begun once `timeoutMs` have passed, and a connection that has not
+ * answered by then (after a second at the least) is dropped, so that a half-open one is not handed to the next caller;
+ * `work` then rejects, and what its statement came to is unknown.
  */
 export async function inOwnSession<T>(
   own: DataSource,
   timeoutMs: number,
   work: (session: QueryRunner) => Promise<T>,
 ): Promise<T> {
+  const endsAtMs = performance.now() + timeoutMs;
   const session = own.createQueryRunner('master');
   const client = (await session.connect()) as { end?: (done: () => void) => void } | undefined;
   const drop = (): void => client?.end?.(() => undefined); // only PostgreSQL waits for anybody
   const timer = setTimeout(drop, Math.max(timeoutMs, SHORTEST_PATIENCE_MS));
   try {
+    if (performance.now() > endsAtMs)
+      throw new Error(`no connection to the database within ${Math.round(timeoutMs)} ms`);
     return await work(session);
   } finally {
     clearTimeout(timer);

@@ -1,0 +1,66 @@
+import { LockConfigInvalidError, StoreUnavailableError } from '../../core/index.js';
+import { messageOf, type RedisLink } from './redis-client.js';
+
+const BOOT_TIMEOUT_MS = 5_000;
+const OLDEST_MAJOR = 5;
+
+/**
+ * Looks at the server once. What it does not tell (a managed Redis may forbid INFO) is not checked.
+ *
+ * @throws {StoreUnavailableError} it cannot be reached
+ * @throws {LockConfigInvalidError} locks would not be safe on it; says what to change
+ */
+export async function checkServer(link: RedisLink, allowEviction: boolean): Promise<void> {
+  const told = await readInfo(link);
+  const refuse = (why: string): never => {
+    throw new LockConfigInvalidError(`Redis at ${link.address} cannot keep locks: ${why}`);
+  };
+  const { redis_version: version, redis_mode: mode, role } = told;
+  if (mode === 'sentinel') refuse('it is a Sentinel; connect to the master that it watches.');
+  if (mode === 'cluster')
+    refuse('it is a node of a Redis Cluster, which is not supported; use a single server.');
+  if (role !== undefined && role !== 'master') refuse(`its role is "${role}"; connect to the master.`);
+  if (version !== undefined && Number.parseInt(version, 10) < OLDEST_MAJOR) {
+    refuse(`it is version ${version}; version ${OLDEST_MAJOR} or newer is needed.`);
+  }
+  if (!allowEviction && evicts(told)) {
+    refuse(
+      `under memory pressure it may evict locks (maxmemory-policy ${told['maxmemory_policy']}). ` +
+        'Set maxmemory-policy noeviction, use another server, or accept it with allowEviction: true.',
+    );
+  }
+}
+
+/** Every key of ours has a ttl, so the volatile policies take them first; without a memory limit they never strike. */
+function evicts({ maxmemory_policy: policy = '', maxmemory }: Readonly<Record<string, string>>): boolean {
+  return policy.startsWith('allkeys-') || (policy.startsWith('volatile-') && maxmemory !== '0');
+}
+
+async function readInfo(link: RedisLink): Promise<Readonly<Record<string, string>>> {
+  try {
+    const info = await withLimit(link.send(BOOT_TIMEOUT_MS, (client) => client.info()));
+    const lines = info
+      .split(/\r?\n/)
+      .map((line): [string, string] => [line.split(':', 1).join(), line.replace(/^.*?:/, '')]);
+    return Object.fromEntries(lines);
+  } catch (cause) {
+    if (/^NOPERM|unknown command/i.test(messageOf(cause))) return {};
+    throw new StoreUnavailableError(
+      `Redis at ${link.address} gave no answer. Nothing was locked; check that the server runs and the address is right.`,
+      { cause },
+    );
+  }
+}
+
+/** A client of the application may queue commands for ever while its server is away. */
+async function withLimit<T>(answer: Promise<T>): Promise<T> {
+  let timer: NodeJS.Timeout | undefined;
+  const limit = new Promise<never>((_, reject) => {
+    timer = setTimeout(() => reject(new Error(`no answer within ${BOOT_TIMEOUT_MS} ms`)), BOOT_TIMEOUT_MS);
+  });
+  try {
+    return await Promise.race([answer, limit]);
+  } finally {
+    clearTimeout(timer);
+  }
+}

@@ -1,0 +1,60 @@
+import type { DataSource } from 'typeorm';
+
+import { LockConfigInvalidError } from '../../core/index.js';
+import { dialectOf } from '../dialect.js';
+import { inOwnSession, openOwnConnection } from '../own-connection.js';
+import { driverCode, retryTransient } from '../transient.js';
+import type { LeaseStatements } from './lease-statements.js';
+import { postgresStatements } from './postgres-statements.js';
+import { sqliteStatements } from './sqlite-statements.js';
+
+export const DEFAULT_LEASE_TABLE = 'lock_lease';
+
+const CREATE_TIMEOUT_MS = 30_000;
+/** Two processes created the same table at the same moment, and PostgreSQL refused one of them. */
+const CREATED_BY_OTHERS = /^(?:23505|42P07|XX000)$/;
+const IDENTIFIER = /^[A-Za-z_][A-Za-z0-9_]{0,62}$/;
+
+/**
+ * Creates the table that keeps the leases of `typeormStore()`, in the schema of the DataSource; harmless when it is there
+ * already. Runs on a connection of its own, outside any transaction.
+ *
+ * @throws {LockConfigInvalidError} the database or the name of the table is not usable
+ */
+export async function createLeaseTable(dataSource: DataSource, table = DEFAULT_LEASE_TABLE): Promise<void> {
+  const { create } = leaseStatements(dataSource, table);
+  const own = await openOwnConnection(dataSource, { poolSize: 1 });
+  try {
+    for (const statement of create) await createOnce(own, statement);
+  } finally {
+    await own.destroy();
+  }
+}
+
+/** @throws {LockConfigInvalidError} the database or the name of the table is not usable */
+export function leaseStatements(dataSource: DataSource, table: string): LeaseStatements {
+  if (!IDENTIFIER.test(table)) {
+    throw new LockConfigInvalidError(
+      `The lease table is called ${JSON.stringify(table)}; write a name of letters, digits and underscores, ` +
+        'e.g. "lock_lease". Its schema is that of the DataSource.',
+    );
+  }
+  if (dialectOf(dataSource) === 'sqlite') return sqliteStatements(`"${table}"`);
+  const { schema } = dataSource.options as { readonly schema?: string };
+  return postgresStatements(
+    schema === undefined ? `"${table}"` : `"${schema.replaceAll('"', '""')}"."${table}"`,
+  );
+}
+
+async function createOnce(own: DataSource, statement: string): Promise<void> {
+  const create = (): Promise<unknown> =>
+    retryTransient(CREATE_TIMEOUT_MS, () =>
+      inOwnSession(own, CREATE_TIMEOUT_MS, (session) => session.query(statement)),
+    );
+  try {
+    await create();
+  } catch (error) {
+    if (!CREATED_BY_OTHERS.test(driverCode(error))) throw error;
+    await create();
+  }
+}
