@@ -1,0 +1,146 @@
+// Fetches the servers that the tests need and the machine lacks, on Debian and its descendants, into a private folder:
+// packages are downloaded and unpacked, nothing is installed, and neither apt's nor dpkg's state is touched.
+import { spawnSync } from 'node:child_process';
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { delimiter, join } from 'node:path';
+import { adviceFor, cacheFolder, locate, packagesOf, SERVER_KINDS } from '../test/servers/binaries.mjs';
+
+/** @typedef {import('../test/servers/binaries.mjs').ServerKind} ServerKind */
+
+const COMMAND_LIMIT_MS = 300_000;
+
+/** PostgreSQL loads these only to compile queries, which the tests switch off, or to run Perl; they are its largest part. */
+const NOT_NEEDED = /^lib(llvm|z3|perl)|-perl$/;
+
+/**
+ * @param {(line: string) => void} say
+ * @returns {void} what could not be fetched was said; its tests are then skipped, or fail, with what to install
+ */
+export function fetchMissingServers(say) {
+  const missing = SERVER_KINDS.filter((kind) => locate(kind) === null);
+  if (missing.length === 0) return;
+  if (!onPath('apt-get') || !onPath('dpkg')) return missing.forEach((kind) => say(`${adviceFor(kind)}.`));
+  const startedMs = performance.now();
+  say(`Fetching ${missing.join(' and ')} for the tests into ${cacheFolder()} (nothing is installed)`);
+  const workshop = mkdtempSync(join(cacheFolder(), 'fetch-'));
+  try {
+    const apt = privateApt(workshop);
+    for (const kind of missing) fetch(kind, apt, workshop);
+    say(`Fetched in ${((performance.now() - startedMs) / 1_000).toFixed(1)} s`);
+  } catch (error) {
+    say(`Could not fetch: ${error instanceof Error ? error.message : String(error)}`);
+  } finally {
+    rmSync(workshop, { recursive: true, force: true });
+  }
+}
+
+/**
+ * @param {ServerKind} kind
+ * @param {Apt} apt
+ * @param {string} workshop
+ */
+function fetch(kind, apt, workshop) {
+  const packages = packagesOf(kind).flatMap((name) => apt.versioned(name));
+  const downloads = join(workshop, `${kind}-packages`);
+  mkdirSync(downloads);
+  apt.download([...packages, ...apt.missingLibraries(packages)], downloads);
+  const unpacked = join(workshop, kind);
+  for (const file of readdirSync(downloads)) run('dpkg', ['-x', join(downloads, file), unpacked]);
+  publish(unpacked, join(cacheFolder(), kind));
+  const found = locate(kind);
+  if (!found) throw new Error(`the packages ${packages.join(', ')} do not hold the programs of ${kind}`);
+  for (const program of programsIn(found.folder)) {
+    run(join(found.folder, program), ['--version'], { LD_LIBRARY_PATH: found.libraries.join(':') });
+  }
+}
+
+/**
+ * @param {string} unpacked
+ * @param {string} target
+ */
+function publish(unpacked, target) {
+  rmSync(target, { recursive: true, force: true });
+  renameSync(unpacked, target);
+}
+
+/** @param {string} folder */
+const programsIn = (folder) =>
+  readdirSync(folder).filter((name) => ['redis-server', 'initdb', 'postgres'].includes(name));
+
+/**
+ * @typedef {object} Apt
+ * @property {(name: string) => string[]} versioned the packages behind a name that only stands for the present version
+ * @property {(packages: readonly string[]) => string[]} missingLibraries
+ * @property {(packages: readonly string[], folder: string) => void} download
+ */
+
+/**
+ * apt with lists and caches of its own. It reads the machine's sources and the list of what is installed.
+ *
+ * @param {string} workshop
+ * @returns {Apt}
+ */
+function privateApt(workshop) {
+  const config = join(workshop, 'apt.conf');
+  for (const folder of ['lists/partial', 'cache/archives/partial']) {
+    mkdirSync(join(workshop, folder), { recursive: true });
+  }
+  writeFileSync(config, configuration(workshop));
+  /** @param {string} program @param {readonly string[]} args @param {string} [cwd] */
+  const apt = (program, args, cwd) => run(program, ['-c', config, ...args], { LC_ALL: 'C' }, cwd);
+  apt('apt-get', ['update', '-qq']);
+  return {
+    versioned: (name) => {
+      const answer = apt('apt-cache', ['depends', '--important', name]);
+      const behind = [...answer.matchAll(new RegExp(`Depends: (${name}-\\d+)$`, 'gm'))].map(
+        (match) => match[1] ?? '',
+      );
+      return behind.length > 0 ? behind : [name];
+    },
+    missingLibraries: (packages) => {
+      const answer = apt('apt-get', ['--simulate', '--no-install-recommends', 'install', ...packages]);
+      const fresh = [...answer.matchAll(/^Inst (\S+) \(/gm)].map((match) => match[1] ?? '');
+      return fresh.filter(
+        (name) => name.startsWith('lib') && !NOT_NEEDED.test(name) && !packages.includes(name),
+      );
+    },
+    download: (packages, folder) => void apt('apt-get', ['download', '-qq', ...packages], folder),
+  };
+}
+
+/** @param {string} workshop */
+function configuration(workshop) {
+  return [
+    `Dir::State::lists "${workshop}/lists";`,
+    `Dir::Cache "${workshop}/cache";`,
+    'Dir::Cache::pkgcache "pkgcache.bin";',
+    'Dir::Cache::srcpkgcache "srcpkgcache.bin";',
+    'APT::Sandbox::User "root";',
+    'Acquire::Languages "none";',
+    'Acquire::Retries "3";',
+    'Acquire::http::Timeout "20";',
+    'Acquire::https::Timeout "20";',
+    '#clear APT::Update::Pre-Invoke;',
+    '#clear APT::Update::Post-Invoke;',
+    '#clear APT::Update::Post-Invoke-Success;',
+    '',
+  ].join('\n');
+}
+
+/**
+ * @param {string} program
+ * @param {readonly string[]} args
+ * @param {NodeJS.ProcessEnv} [environment]
+ * @param {string} [cwd]
+ */
+function run(program, args, environment = {}, cwd) {
+  const env = { ...process.env, ...environment };
+  const ended = spawnSync(program, args, { cwd, env, encoding: 'utf8', timeout: COMMAND_LIMIT_MS });
+  if (ended.error) throw ended.error;
+  if (ended.status === 0) return ended.stdout;
+  throw new Error(`${program} ${args.join(' ')} ended with ${ended.status}:\n${ended.stderr.trim()}`);
+}
+
+/** @param {string} program */
+const onPath = (program) =>
+  (process.env['PATH'] ?? '').split(delimiter).some((folder) => existsSync(join(folder, program)));
