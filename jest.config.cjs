@@ -22,6 +22,11 @@ const esModules = {
 module.exports = {
   rootDir: __dirname,
   testEnvironment: 'node',
+  // Suites start servers and processes of their own, which share the same cores.
+  maxWorkers: 2,
+  reporters: ['default', '<rootDir>/scripts/summary-reporter.mjs'],
+  // Starting a server takes seconds on a busy machine.
+  testTimeout: 30_000,
   testMatch: ['<rootDir>/{libs,apps}/*/src/**/*.spec.ts', '<rootDir>/test/**/*.spec.ts'],
   transform: { '^.+\\.ts$': ['@swc/jest', typescript], '^.+\\.m?js$': ['@swc/jest', esModules] },
   transformIgnorePatterns: ['/node_modules/(?!@nestjs/)'],
