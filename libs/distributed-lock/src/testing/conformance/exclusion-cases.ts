@@ -1,0 +1,115 @@
+import assert from 'node:assert/strict';
+
+import type { ConformanceCase } from './conformance-case.js';
+import {
+  assertRemaining,
+  claimOn,
+  findFree,
+  findTaken,
+  giveBack,
+  LONG_MS,
+  newKey,
+  pause,
+  renewOne,
+  shortTtlMs,
+  SLACK_MS,
+  take,
+  takeWithin,
+  tryFor,
+  withStores,
+} from './steps.js';
+
+export const exclusionCases: readonly ConformanceCase[] = [
+  {
+    name: 'gives a free key to one owner and refuses every other, on its own connection and on another',
+    run: (harness) =>
+      withStores(harness, 2, async (one, other) => {
+        const key = newKey();
+        await take(one, claimOn(key));
+        await findTaken(one, key);
+        await findTaken(other, key);
+        if (harness.peek) assert.equal(await harness.peek(key), 'taken');
+      }),
+  },
+  {
+    name: 'gives a fresh key to exactly one of 40 contenders that start together',
+    cases: ['C062', 'C111', 'C124'],
+    run: (harness) =>
+      withStores(harness, 4, async (...stores) => {
+        const key = newKey();
+        const tries = stores.flatMap((store) =>
+          Array.from({ length: 10 }, () => tryFor(store, claimOn(key))),
+        );
+        const granted = (await Promise.all(tries)).filter(({ kind }) => kind === 'granted');
+        assert.equal(granted.length, 1, 'grants of one key');
+      }),
+  },
+  {
+    name: 'gives an expired key to exactly one of 20 contenders that wait for it',
+    run: (harness) =>
+      withStores(harness, 4, async (...stores) => {
+        const key = newKey();
+        const ttlMs = shortTtlMs(stores[0]);
+        await take(stores[0], claimOn(key, ttlMs));
+        await pause(ttlMs + 20);
+        const tries = stores.flatMap((store) => Array.from({ length: 5 }, () => tryFor(store, claimOn(key))));
+        const granted = (await Promise.all(tries)).filter(({ kind }) => kind === 'granted');
+        assert.equal(granted.length, 1, 'grants of one key');
+      }),
+  },
+  {
+    name: 'lets nobody in before the ttl has passed, and somebody soon after',
+    run: (harness) =>
+      withStores(harness, 2, async (holder, other) => {
+        const key = newKey();
+        const ttlMs = shortTtlMs(holder);
+        const sentAtMs = performance.now();
+        await take(holder, claimOn(key, ttlMs));
+        await takeWithin(other, key, ttlMs + SLACK_MS);
+        const takenAfterMs = performance.now() - sentAtMs;
+        assert.ok(takenAfterMs >= ttlMs - 2, `the next owner came after ${takenAfterMs} of ${ttlMs} ms`);
+      }),
+  },
+  {
+    name: 'tells how long a taken key remains so',
+    run: (harness) =>
+      withStores(harness, 2, async (holder, other) => {
+        const key = newKey();
+        await take(holder, claimOn(key));
+        assertRemaining(harness, await findTaken(other, key), { moreThan: LONG_MS / 2, atMost: LONG_MS });
+      }),
+  },
+  {
+    name: 'does not wait for the holder of a taken key',
+    run: (harness) =>
+      withStores(harness, 2, async (holder, other) => {
+        const key = newKey();
+        await take(holder, claimOn(key));
+        const sentAtMs = performance.now();
+        await findTaken(other, key);
+        assert.ok(performance.now() - sentAtMs < SLACK_MS, 'busy should be answered at once');
+      }),
+  },
+  {
+    name: 'keeps two keys apart, and many that are taken at once',
+    cases: ['C124'],
+    run: (harness) =>
+      withStores(harness, 2, async (one, other) => {
+        const claims = Array.from({ length: 20 }, () => claimOn(newKey()));
+        await Promise.all(claims.map((claim, i) => take(i % 2 ? one : other, claim)));
+        const [first, ...others] = claims as [(typeof claims)[0], ...typeof claims];
+        assert.equal(await giveBack(one, first), 'released');
+        await findFree(harness, other, first.key);
+        for (const claim of others) assert.equal(await renewOne(one, claim), 'renewed');
+      }),
+  },
+  {
+    name: 'can be closed twice',
+    run: async (harness) => {
+      const store = await harness.connect();
+      await take(store, claimOn(newKey()));
+      await store.close();
+      await store.close();
+    },
+  },
+];
