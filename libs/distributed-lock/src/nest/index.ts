@@ -1,0 +1,18 @@
+export { CurrentLease } from './current-lease.decorator.js';
+export { DistributedLockModule } from './distributed-lock.module.js';
+export { LockContext, type HeldKey } from './lock-context.js';
+export { LockEvents } from './lock-events.js';
+export { LockExceptionFilter } from './lock-exception.filter.js';
+export { LockHttpException, toHttpException, type LockProblem } from './lock-problem.js';
+export { Locked, type LockedDecorator } from './locked.decorator.js';
+export type { BusyLock, LockedOptions, OnBusy } from './locked-options.js';
+export { serveStandalone } from './locks-of-object.js';
+export type { KeyFunction, KeySource } from './method-key.js';
+export type {
+  AsyncLockOptions,
+  DistributedLockOptions,
+  DistributedLockOptionsFactory,
+  StaticLockOptions,
+  StoreSource,
+} from './module-options.js';
+export type { ResultKind } from './result-kind.js';

@@ -1,0 +1,72 @@
+import { STATUS_CODES } from 'node:http';
+
+import { HttpException } from '@nestjs/common';
+
+import { isLockError, type LockError, type LockErrorCode, type Outcome } from '../core/index.js';
+
+/** The body of an HTTP answer, as RFC 9457 has it. */
+export interface LockProblem {
+  readonly type: 'about:blank';
+  /** The phrase of the status. */
+  readonly title: string;
+  readonly status: number;
+  /** For the reader; it names no key and no store. */
+  readonly detail: string;
+  readonly code: LockErrorCode;
+  readonly outcome: Outcome;
+}
+
+/** An error of a lock as an HTTP answer. A filter that sends it should also set `headers`. */
+export class LockHttpException extends HttpException {
+  constructor(
+    readonly problem: LockProblem,
+    readonly headers: Readonly<Record<string, string>>,
+    cause: LockError,
+  ) {
+    super({ ...problem }, problem.status, { cause });
+  }
+}
+
+/**
+ * For catch-all filters: `const exception = toHttpException(error) ?? error`.
+ *
+ * Busy is 423 with `Retry-After`, a store that does not answer 503. Whenever it is unknown what the work did, the status
+ * is 503 and never 4xx, which payment clients read as "not executed".
+ *
+ * @returns undefined for anything but an error of a lock
+ */
+export function toHttpException(error: unknown): LockHttpException | undefined {
+  if (!isLockError(error)) return undefined;
+  const { code, outcome } = error;
+  const status = outcome === 'unknown' ? 503 : error.statusCode;
+  const title = STATUS_CODES[status] ?? 'Error';
+  const problem = {
+    type: 'about:blank',
+    title,
+    status,
+    detail: detailOf(status, outcome),
+    code,
+    outcome,
+  } as const;
+  const headers = { 'Content-Type': 'application/problem+json; charset=utf-8', ...retryAfter(error, status) };
+  return new LockHttpException(problem, headers, error);
+}
+
+/** The error's own message is for the log: it names keys, and methods of the application. */
+function detailOf(status: number, outcome: Outcome): string {
+  if (outcome === 'unknown') return 'It is unknown what this request has done. Look before sending it again.';
+  if (outcome === 'committed') return 'This request has done its work, and could not finish in order.';
+  if (status === 423)
+    return 'Another request is at work on the same thing. Nothing was done; send this again later.';
+  if (status === 400) return 'This request does not say what it is about. Nothing was done.';
+  if (status === 503)
+    return 'The service cannot do this at the moment. Nothing was done; send this again later.';
+  return 'This request was not carried out.';
+}
+
+/** In whole seconds, and at least one: a client that comes back at once would only wait again. */
+function retryAfter(error: LockError, status: number): Record<string, string> {
+  if (status !== 423) return {};
+  const retryAfterMs = 'retryAfterMs' in error ? Number(error.retryAfterMs) : 0;
+  return { 'Retry-After': String(Math.max(1, Math.ceil(retryAfterMs / 1_000))) };
+}

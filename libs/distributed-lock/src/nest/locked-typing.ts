@@ -1,0 +1,89 @@
+import type { Observable } from 'rxjs';
+
+import type { KeyTemplate } from '../core/index.js';
+import type { OnBusy } from './locked-options.js';
+
+/** Any method. The descriptor's type parameter is invariant, so nothing narrower would accept every method. */
+// eslint-disable-next-line @typescript-eslint/no-explicit-any -- the one place: the decorator has to accept every method
+export type Method = (...args: any[]) => unknown;
+
+/*
+ * `unknown` lets the decorator be applied. An object type refuses it, and its key is the sentence that the compiler
+ * then shows: "Property '…' is missing".
+ */
+
+/** What the method, the key and `onBusy` have to be to each other. */
+export type Fits<M extends Method, K, Busy extends OnBusy> = FitsKey<M, K> &
+  FitsResult<ReturnType<M>> &
+  FitsBusy<M, Busy>;
+
+type FitsKey<M extends Method, K> = K extends string | { readonly template: KeyTemplate }
+  ? unknown
+  : K extends (...args: infer A) => unknown
+    ? TakesArgumentsOf<M, A> extends true
+      ? unknown
+      : { readonly 'the key function has to take the parameters of the method': never }
+    : unknown;
+
+type TakesArgumentsOf<M extends Method, A extends unknown[]> = ((...args: A) => void) extends (
+  ...args: Parameters<M>
+) => void
+  ? true
+  : false;
+
+type FitsResult<R> =
+  IsAny<R> extends true
+    ? unknown
+    : [R] extends [Promise<infer T>]
+      ? Settled<T> extends true
+        ? Accepts<R, Promise<T>>
+        : { readonly 'a stream inside a promise would outlive the lock: return the stream itself': never }
+      : [R] extends [Observable<infer T>]
+        ? Accepts<R, Observable<T>>
+        : [R] extends [AsyncIterable<infer T>]
+          ? Accepts<R, AsyncGenerator<T>>
+          : NotAsync;
+
+interface NotAsync {
+  readonly '@Locked needs a method that returns a Promise, an Observable or an AsyncIterable': never;
+}
+
+/** The caller gets our promise, stream or generator: a method that promises a subclass of them cannot be locked. */
+type Accepts<R, Given> = [Given] extends [R] ? unknown : NotAsync;
+
+type Settled<T> =
+  IsAny<T> extends true
+    ? true
+    : [T] extends [never]
+      ? true
+      : T extends Observable<unknown> | AsyncIterable<unknown> | { getStream(): AsyncIterable<unknown> }
+        ? false
+        : true;
+
+type FitsBusy<M extends Method, Busy extends OnBusy> = Busy extends 'skip'
+  ? FitsSkip<ReturnType<M>>
+  : Busy extends (busy: never, ...args: infer A) => infer R
+    ? TakesArgumentsOf<M, A> extends true
+      ? FitsInstead<ReturnType<M>, R>
+      : { readonly 'onBusy has to take the parameters of the method, after the busy key': never }
+    : unknown;
+
+type FitsSkip<R> =
+  IsAny<R> extends true
+    ? unknown
+    : [R] extends [Promise<infer T>]
+      ? [undefined] extends [T]
+        ? unknown
+        : [void] extends [T]
+          ? unknown
+          : { readonly "onBusy: 'skip' needs a result that may be undefined": never }
+      : unknown;
+
+type FitsInstead<R, Instead> =
+  IsAny<R> extends true
+    ? unknown
+    : [Instead] extends [R | (R extends Promise<infer T> ? T : never)]
+      ? unknown
+      : { readonly 'onBusy has to return what the method returns': never };
+
+type IsAny<T> = 0 extends 1 & T ? true : false;
