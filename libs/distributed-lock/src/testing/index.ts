@@ -1,0 +1,4 @@
+export { lockStoreConformance, type ConformanceCase, type LockStoreHarness } from './conformance/index.js';
+export { LockTesting } from './lock-testing.js';
+export { ManualClock } from './manual-clock.js';
+export type { LockTestingOptions, TestKeyOptions } from './test-bench.js';

@@ -1,0 +1,138 @@
+import { Inject, Module, type DynamicModule } from '@nestjs/common';
+
+import { labelledKey, LockService, type KeyInput, type LossReason } from '../core/index.js';
+import {
+  DistributedLockModule,
+  serveStandalone,
+  type DistributedLockOptions,
+  type StaticLockOptions,
+} from '../nest/index.js';
+import { TestBench, type LockTestingOptions, type TestKeyOptions } from './test-bench.js';
+import type { TestStore } from './test-store.js';
+
+@Module({})
+class TestBenchModule {}
+
+@Module({})
+class LockTestingModule {
+  constructor(@Inject(TestBench) bench: TestBench, @Inject(LockService) locks: LockService) {
+    bench.watch(locks);
+  }
+}
+
+/**
+ * Locks in memory for tests, and a hand on what happens to them.
+ *
+ * `install()`, and every boot of an application with `module()`, begins a new set of stores; everything else here works on
+ * the one begun last. Options are those of the lock module; `stores` names further ones.
+ */
+export class LockTesting {
+  static #bench: TestBench | undefined;
+  static #installed: LockService | undefined;
+
+  /** From now on objects made with `new`, outside Nest, lock in memory. Returns the service that they use. */
+  static install(options: LockTestingOptions = {}): LockService {
+    const bench = LockTesting.#begin(options);
+    const locks = new LockService({ ...options, stores: bench.stores });
+    bench.watch(locks);
+    serveStandalone(locks);
+    LockTesting.#installed = locks;
+    return locks;
+  }
+
+  /** Ends {@link install}: what is still held is lost for its holder. Twice is harmless. */
+  static async uninstall(): Promise<void> {
+    const locks = LockTesting.#installed;
+    LockTesting.#installed = undefined;
+    serveStandalone(undefined);
+    await LockTesting.reset();
+    await locks?.close(0);
+  }
+
+  /** The lock module of an application under test, in the place of `DistributedLockModule.forRoot()`. */
+  static module(options: LockTestingOptions & StaticLockOptions = {}): DynamicModule {
+    const bench = {
+      module: TestBenchModule,
+      providers: [{ provide: TestBench, useFactory: () => LockTesting.#begin(options) }],
+      exports: [TestBench],
+    };
+    const locks = DistributedLockModule.forRootAsync({
+      imports: [bench],
+      inject: [TestBench],
+      useFactory: ({ stores }: TestBench) => onStores(stores, options),
+      filter: options.filter,
+    });
+    return { module: LockTestingModule, imports: [bench, locks] };
+  }
+
+  /**
+   * Holds the key as another process would, until the returned function is called.
+   *
+   * @throws {LockTimeoutError} it is held already
+   */
+  static holdElsewhere(key: KeyInput, options: TestKeyOptions = {}): Promise<() => Promise<void>> {
+    return LockTesting.#current().holdElsewhere(key, options);
+  }
+
+  /** Ends the lease that is held on `key`, as its holder will learn; the key is then free for others. */
+  static async lose(
+    key: KeyInput,
+    reason: LossReason = 'taken-over',
+    options: TestKeyOptions = {},
+  ): Promise<void> {
+    const bench = LockTesting.#current();
+    const lease = bench.heldLease(key, options);
+    if (!lease) throw new Error(`${nameOf(key)} is not held, so it cannot be lost. ${bench.describeHeld()}`);
+    await bench.lose(lease, reason);
+  }
+
+  /** While `work` runs, no store answers. Calls that wait for a lock then take all of their `waitMs`. */
+  static async unavailable<T>(work: () => Promise<T> | T): Promise<T> {
+    const outages = Object.values(LockTesting.#current().stores).map((store) => store.fail());
+    try {
+      return await work();
+    } finally {
+      for (const end of outages) end();
+    }
+  }
+
+  /** The fencing token that the last owner of `key` was given. Throws when there was none. */
+  static tokenOf(key: KeyInput, options: TestKeyOptions = {}): number {
+    const token = LockTesting.#current().lastToken(key, options);
+    if (token === undefined) throw new Error(`${nameOf(key)} has not been locked, so it has no token.`);
+    return token;
+  }
+
+  /** Throws an error that names what is still held. Holds of {@link holdElsewhere} do not count. */
+  static expectIdle(): void {
+    const bench = LockTesting.#current();
+    if (bench.heldLeases().length > 0) throw new Error(`Locks are still held. ${bench.describeHeld()}`);
+  }
+
+  /** Frees everything that is held here and elsewhere. For `afterEach`; nothing need have been begun. */
+  static async reset(): Promise<void> {
+    await LockTesting.#bench?.reset();
+  }
+
+  static #begin(options: LockTestingOptions): TestBench {
+    return (LockTesting.#bench = new TestBench(options));
+  }
+
+  static #current(): TestBench {
+    if (LockTesting.#bench) return LockTesting.#bench;
+    throw new Error(
+      'Call LockTesting.install(), or boot an application with LockTesting.module(), before this.',
+    );
+  }
+}
+
+function onStores(
+  { default: store, ...stores }: Readonly<Record<string, TestStore>>,
+  options: LockTestingOptions,
+): DistributedLockOptions {
+  return { ...options, store: store as TestStore, stores };
+}
+
+function nameOf(key: KeyInput): string {
+  return `"${labelledKey(key).key}"`;
+}
