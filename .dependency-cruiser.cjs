@@ -39,11 +39,16 @@ module.exports = {
     },
     {
       name: 'adapters-do-not-meet',
-      comment:
-        'An application that uses one adapter must not load another. ./testing may hold a Nest module on memory.',
+      comment: 'An application that uses one adapter must not load another.',
       severity: 'error',
-      from: { path: ADAPTER, pathNot: SPEC },
+      from: { path: ADAPTER, pathNot: [SPEC, `${SRC}/testing/`] },
       to: { path: ADAPTER, pathNot: [`${SRC}/$1/`] },
+    },
+    {
+      name: 'testing-holds-a-nest-module-on-memory',
+      severity: 'error',
+      from: { path: `${SRC}/testing/`, pathNot: SPEC },
+      to: { path: ADAPTER, pathNot: `${SRC}/(testing/|(nest|stores/memory)/index\\.ts$)` },
     },
     {
       name: 'adapter-specs-use-the-memory-store-only',
