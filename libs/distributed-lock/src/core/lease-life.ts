@@ -1,5 +1,14 @@
 import { readInstant, type Clock, type Instant, type Timer } from './clock.js';
-import { nextLeaseState, type LeaseEvent, type LeaseState, type LossReason } from './lease-state.js';
+import {
+  isLive,
+  nextLeaseState,
+  type LeaseEvent,
+  type LeaseState,
+  type LiveState,
+  type LossReason,
+} from './lease-state.js';
+import { tellQuietly } from './lock-events.js';
+import { runOutside } from './section.js';
 
 /** Share of the ttl, plus a constant, by which the store's clock may run faster than ours. */
 const DRIFT_SHARE = 0.01;
@@ -13,13 +22,6 @@ export interface LeaseTimes {
   readonly maxHoldMs: number;
 }
 
-/** A state that can still be renewed. */
-export type LiveState = Exclude<LeaseState, { kind: 'lease-lost' | 'released' }>;
-
-export function isLive(state: LeaseState): state is LiveState {
-  return state.kind !== 'lease-lost' && state.kind !== 'released';
-}
-
 /**
  * The state of one lease, kept true by two clocks and a timer.
  *
@@ -28,8 +30,9 @@ export function isLive(state: LeaseState): state is LiveState {
  */
 export class LeaseLife {
   #state: LeaseState;
-  #deadlineTimer: Timer | undefined;
-  readonly #maxHoldTimer: Timer | undefined;
+  #timer: Timer | undefined;
+  /** Monotonic time of the end that no renewal moves. */
+  readonly #maxHoldAtMs: number;
   readonly #listeners = new Set<(state: LeaseState) => void>();
 
   constructor(
@@ -40,20 +43,13 @@ export class LeaseLife {
     private readonly onClockDoubt: () => void,
   ) {
     this.#state = { kind: 'acquired', deadline: deadlineOf(times.sentAt, times.ttlMs) };
-    this.#armDeadline();
-    if (times.maxHoldMs < Infinity) {
-      this.#maxHoldTimer = clock.schedule(times.maxHoldMs, () => this.lose('max-hold'));
-    }
-  }
-
-  /** As last known; {@link check} is the one to act on. */
-  get state(): LeaseState {
-    return this.#state;
+    this.#maxHoldAtMs = clock.monotonicMs() + times.maxHoldMs;
+    this.#armTimer();
   }
 
   get remainingMs(): number {
-    const state = this.#state;
-    return isLive(state) ? Math.max(0, state.deadline.monotonicMs - this.clock.monotonicMs()) : 0;
+    const state = this.check();
+    return isLive(state) ? this.#endsAtMs(state) - this.clock.monotonicMs() : 0;
   }
 
   /** The state at this moment: both clocks are read first. */
@@ -61,8 +57,7 @@ export class LeaseLife {
     const state = this.#state;
     if (!isLive(state)) return state;
     const now = readInstant(this.clock);
-    if (state.deadline.monotonicMs <= now.monotonicMs)
-      this.lose(isClockDoubt(state) ? 'clock-jump' : 'expired');
+    if (this.#endsAtMs(state) <= now.monotonicMs) this.lose(this.#whyOver(state));
     else if (state.deadline.wallMs <= now.wallMs && !isClockDoubt(state)) {
       this.apply({ type: 'clocks-disagree' });
       this.onClockDoubt();
@@ -70,9 +65,13 @@ export class LeaseLife {
     return this.#state;
   }
 
+  /** The store may carry it out and the answer be lost: a `ttlMs` that ends sooner counts from now on. */
+  renewalSent(ttlMs: number): void {
+    this.apply({ type: 'renewal-sent', deadline: deadlineOf(readInstant(this.clock), ttlMs) });
+  }
+
   renewed(sentAt: Instant, ttlMs: number): void {
     this.apply({ type: 'renewed', deadline: deadlineOf(sentAt, ttlMs) });
-    if (isLive(this.#state)) this.#armDeadline();
   }
 
   lose(reason: LossReason): void {
@@ -82,11 +81,15 @@ export class LeaseLife {
   /** State first, then whoever wants to know. */
   apply(event: LeaseEvent): void {
     const before = this.#state;
-    this.#state = nextLeaseState(before, event);
-    if (this.#state === before) return;
-    if (!isLive(this.#state)) this.#disarm();
-    this.onChange(this.#state);
-    for (const listener of this.#listeners) tell(listener, this.#state);
+    const state = nextLeaseState(before, event);
+    if (state === before) return;
+    this.#state = state;
+    if (!isLive(state) || !isLive(before) || state.deadline !== before.deadline) this.#armTimer();
+    this.onChange(state);
+    for (const listener of [...this.#listeners]) {
+      if (this.#state !== state) return; // a listener went on to the next state, and all were told of that one
+      tellQuietly(listener, state);
+    }
   }
 
   /** Returns the function that ends the subscription. */
@@ -95,24 +98,25 @@ export class LeaseLife {
     return () => void this.#listeners.delete(listener);
   }
 
-  #armDeadline(): void {
-    this.#deadlineTimer?.cancel();
-    this.#deadlineTimer = this.clock.schedule(this.remainingMs, () => {
-      if (isLive(this.check())) this.#armDeadline(); // timers may fire a fraction of a millisecond early
-    });
+  #endsAtMs(state: LiveState): number {
+    return Math.min(state.deadline.monotonicMs, this.#maxHoldAtMs);
   }
 
-  #disarm(): void {
-    this.#deadlineTimer?.cancel();
-    this.#maxHoldTimer?.cancel();
+  #whyOver(state: LiveState): LossReason {
+    if (this.#maxHoldAtMs <= state.deadline.monotonicMs) return 'max-hold';
+    return isClockDoubt(state) ? 'clock-jump' : 'expired';
   }
-}
 
-function tell(listener: (state: LeaseState) => void, state: LeaseState): void {
-  try {
-    listener(state);
-  } catch {
-    // A broken listener is its author's affair; the lease goes on.
+  #armTimer(): void {
+    this.#timer?.cancel();
+    const state = this.#state;
+    if (!isLive(state)) return;
+    const delayMs = Math.max(0, this.#endsAtMs(state) - this.clock.monotonicMs());
+    this.#timer = this.clock.schedule(delayMs, () => runOutside(() => this.#timeOver()));
+  }
+
+  #timeOver(): void {
+    if (isLive(this.check())) this.#armTimer(); // timers may fire a fraction of a millisecond early
   }
 }
 

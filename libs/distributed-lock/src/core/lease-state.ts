@@ -24,8 +24,15 @@ export type LeaseState =
   | { readonly kind: 'lease-lost'; readonly reason: LossReason }
   | { readonly kind: 'released' };
 
+/** A state that can still be renewed. */
+export type LiveState = Exclude<LeaseState, { kind: 'lease-lost' | 'released' }>;
+
+export function isLive(state: LeaseState): state is LiveState {
+  return state.kind !== 'lease-lost' && state.kind !== 'released';
+}
+
 export type LeaseEvent =
-  | { readonly type: 'renewal-sent' }
+  | { readonly type: 'renewal-sent'; readonly deadline: Instant }
   | { readonly type: 'renewed'; readonly deadline: Instant }
   | { readonly type: 'renewal-unanswered' }
   | { readonly type: 'clocks-disagree' }
@@ -35,22 +42,31 @@ export type LeaseEvent =
 /**
  * The whole life of a lease. `lease-lost` and `released` are final: whatever arrives late leaves them as they are.
  *
- * An unanswered renewal moves no deadline: unknown is neither yes nor no, so the deadline decides.
+ * An unanswered renewal never moves the deadline onwards: unknown is neither yes nor no, so the deadline decides. But one
+ * with a shorter ttl moves it nearer as soon as it is sent, because the store may carry it out and the answer be lost.
  */
 export function nextLeaseState(state: LeaseState, event: LeaseEvent): LeaseState {
-  if (state.kind === 'lease-lost' || state.kind === 'released') return state;
+  if (!isLive(state)) return state;
   switch (event.type) {
     case 'renewal-sent':
-      return state.kind === 'acquired' ? { kind: 'renewing', deadline: state.deadline } : state;
+      return sent(state, event.deadline);
     case 'renewed':
       return { kind: 'acquired', deadline: event.deadline };
     case 'renewal-unanswered':
       return state.kind === 'uncertain' ? state : { ...state, kind: 'uncertain', doubt: 'unanswered' };
     case 'clocks-disagree':
+      if (state.kind === 'uncertain' && state.doubt === 'clocks') return state;
       return { kind: 'uncertain', deadline: state.deadline, doubt: 'clocks' };
     case 'lost':
       return { kind: 'lease-lost', reason: event.reason };
     case 'release-started':
       return { kind: 'released' };
   }
+}
+
+function sent(state: LiveState, deadline: Instant): LeaseState {
+  const sooner = deadline.monotonicMs < state.deadline.monotonicMs;
+  if (state.kind !== 'acquired' && !sooner) return state;
+  const kept = sooner ? deadline : state.deadline;
+  return state.kind === 'uncertain' ? { ...state, deadline: kept } : { kind: 'renewing', deadline: kept };
 }

@@ -1,8 +1,8 @@
 import type { Instant } from './clock.js';
 import type { LeaseLostError, LockNotHeldError } from './errors.js';
 import { leaseLost, leaseReleased, leaseUncertain, releaseUnanswered } from './lease-errors.js';
-import { isLive, LeaseLife } from './lease-life.js';
-import type { LeaseState, LossReason } from './lease-state.js';
+import { LeaseLife } from './lease-life.js';
+import { isLive, type LeaseState, type LossReason } from './lease-state.js';
 import type { LeaseSurroundings, LeaseTerms, LeaseUser } from './lease-terms.js';
 import type { LockHappening } from './lock-events.js';
 import { requireDurationMs } from './lock-options.js';
@@ -61,9 +61,9 @@ export class Lease implements Renewable, AsyncDisposable {
     around.renewals.add(this);
   }
 
-  /** As last known. */
+  /** At this moment, by both clocks. */
   get state(): LeaseState {
-    return this.#life.state;
+    return this.#life.check();
   }
 
   /** The instance that granted the lease. */
@@ -175,7 +175,7 @@ export class Lease implements Renewable, AsyncDisposable {
 
   renewalSent(): boolean {
     this.#life.check();
-    this.#life.apply({ type: 'renewal-sent' });
+    this.#life.renewalSent(this.#ttlMs);
     return isLive(this.state);
   }
 

@@ -57,14 +57,15 @@ export class LockEventHub {
   }
 
   emit(event: LockEvent): void {
-    for (const listener of this.#listeners) tell(listener, event);
+    for (const listener of [...this.#listeners]) tellQuietly(listener, event);
   }
 }
 
-function tell(listener: (event: LockEvent) => unknown, event: LockEvent): void {
+/** Calls a listener whose author may have been careless: what it throws, or its promise rejects with, is dropped. */
+export function tellQuietly<T>(listener: (news: T) => unknown, news: T): void {
   try {
-    const result = listener(event);
-    if (result instanceof Promise) result.catch(() => undefined);
+    const result = listener(news);
+    if (result !== undefined) Promise.resolve(result).catch(() => undefined);
   } catch {
     // A broken listener is its author's affair: the lock goes on, and so do the others.
   }
