@@ -1,0 +1,153 @@
+import type { DataSource, EntityManager, EntitySubscriberInterface, QueryRunner } from 'typeorm';
+
+import { LockConfigInvalidError, type LockService } from '../core/index.js';
+import { Admission } from './admission.js';
+import { CallSites } from './call-sites.js';
+import { copyUpdatedValues } from './copied-values.js';
+import { DataSourceFence } from './data-source-fence.js';
+import { dialectOf } from './dialect.js';
+import type { UnfencedWrites } from './fenced-by.js';
+import { fencedEntitiesOf } from './fenced-entities.js';
+import { FenceRows } from './fence-rows.js';
+import { fenceTable } from './fence-table.js';
+import { GuardExpressions } from './guard-expression.js';
+import { GuardedValues } from './guarded-values.js';
+import { RunnerGuard } from './guarded-runner.js';
+import { followOperations } from './operations.js';
+import { override } from './override.js';
+import { requireSharedDatabase } from './own-connection.js';
+import { Proofs } from './proofs.js';
+import { Refusals } from './refusals.js';
+import { RowStamps } from './row-stamps.js';
+import { StatementNet } from './statement-net.js';
+import { Transactions } from './transactions.js';
+import { WriteGuard } from './write-guard.js';
+
+export interface GuardOptions {
+  /** What becomes of a write to a fenced entity that carries no token. Default `refuse`. */
+  readonly unfencedWrites?: UnfencedWrites;
+  /**
+   * Raise the fence between the grant and the body, so that a late write of the predecessor is refused even before the
+   * new owner has written. Default true. With false, the first write under the hold raises it.
+   */
+  readonly fenceOnAcquire?: boolean;
+}
+
+/** What stands between a DataSource and its database. */
+export interface DataSourceGuard {
+  readonly dataSource: DataSource;
+  readonly fence: DataSourceFence;
+  readonly rows: FenceRows;
+  readonly transactions: Transactions;
+}
+
+const guards = new WeakMap<DataSource, DataSourceGuard>();
+
+export function guardOf(dataSource: DataSource): DataSourceGuard | undefined {
+  return guards.get(dataSource);
+}
+
+/**
+ * Guards a DataSource: from now on its database refuses writes to fenced entities that come without the token of their
+ * lock, or too late. `DistributedLockTypeOrmModule` does it for the DataSources of Nest; this is for those made at run
+ * time. There is no way back: `dataSource.destroy()` also closes the guard's own connection.
+ *
+ * @throws {LockConfigInvalidError} the DataSource is not initialised, not supported, guarded already, or its entities do
+ *   not fit their locks; says what to write
+ */
+export function guardDataSource(
+  dataSource: DataSource,
+  locks: LockService,
+  options: GuardOptions = {},
+): void {
+  if (!dataSource.isInitialized) refuse('is not initialised; await dataSource.initialize() first');
+  if (guards.has(dataSource)) refuse('is guarded already; guard it once');
+  requireSharedDatabase(dataSource);
+  const guard = install(dataSource, locks, options);
+  guards.set(dataSource, guard);
+  const removeFence = locks.addFence(guard.fence);
+  const destroy = dataSource.destroy.bind(dataSource);
+  override(dataSource, 'destroy', async () => {
+    removeFence();
+    await guard.fence.close();
+    await destroy();
+  });
+  override(dataSource, 'initialize', () =>
+    Promise.reject(
+      new LockConfigInvalidError('A guarded DataSource is not initialised again; make a new one.'),
+    ),
+  );
+}
+
+function install(
+  dataSource: DataSource,
+  locks: LockService,
+  { unfencedWrites = 'refuse', fenceOnAcquire: onAcquire = true }: GuardOptions,
+): DataSourceGuard {
+  const dialect = dialectOf(dataSource);
+  const table = fenceTable(dataSource);
+  const entities = fencedEntitiesOf(dataSource, unfencedWrites);
+  const transactions = new Transactions();
+  const rows = new FenceRows(dialect, table);
+  const fence = new DataSourceFence({ dataSource, locks, entities, rows, transactions, onAcquire });
+  const proofs = new Proofs(locks);
+  const refusals = new Refusals(locks);
+  const expressions = new GuardExpressions(dialect, table);
+  const values = new GuardedValues();
+  const stamps = new RowStamps(expressions, refusals);
+  const net = new StatementNet(dialect, entities, expressions, refusals, new CallSites());
+  const admission = new Admission(fence, transactions);
+
+  for (const entity of entities) {
+    values.attach(entity);
+    subscribe(
+      dataSource,
+      new WriteGuard(entity, { proofs, refusals, expressions, values, stamps, admission }),
+    );
+  }
+  subscribe(dataSource, {
+    afterQuery: ({ query, queryRunner, rawResults }) => {
+      if (query === 'COMMIT') transactions.noteCommitTag(queryRunner, rawResults);
+    },
+  });
+  followRunners(dataSource, new RunnerGuard({ net, transactions, expressions, proofs, refusals }));
+  followManagers(dataSource, transactions);
+  copyUpdatedValues(dataSource);
+  return { dataSource, fence, rows, transactions };
+}
+
+function subscribe(dataSource: DataSource, subscriber: EntitySubscriberInterface): void {
+  dataSource.subscribers.push(subscriber);
+}
+
+function followRunners(dataSource: DataSource, guard: RunnerGuard): void {
+  const create = dataSource.createQueryRunner.bind(dataSource);
+  override(dataSource, 'createQueryRunner', (mode): QueryRunner => guard.guard(create(mode)));
+}
+
+function followManagers(dataSource: DataSource, transactions: Transactions): void {
+  const create = dataSource.createEntityManager.bind(dataSource);
+  override(dataSource, 'createEntityManager', (runner) => followed(create(runner), transactions));
+  followed(dataSource.manager, transactions);
+}
+
+function followed(manager: EntityManager, transactions: Transactions): EntityManager {
+  followOperations(manager, (refusal) => {
+    if (manager.queryRunner) transactions.doom(manager.queryRunner, refusal);
+  });
+  const transaction = manager.transaction.bind(manager) as (...args: unknown[]) => Promise<unknown>;
+  const inside =
+    (work: (inner: EntityManager) => unknown) =>
+    (inner: EntityManager): unknown =>
+      inner.queryRunner ? transactions.runInside(inner.queryRunner, () => work(inner)) : work(inner);
+  override(manager, 'transaction', (...args: unknown[]) => {
+    const work = args.at(-1);
+    const marked = typeof work === 'function' ? [...args.slice(0, -1), inside(work as never)] : args;
+    return transactions.runApart(() => transaction(...marked));
+  });
+  return manager;
+}
+
+function refuse(why: string): never {
+  throw new LockConfigInvalidError(`The DataSource ${why}.`);
+}

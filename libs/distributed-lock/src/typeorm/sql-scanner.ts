@@ -1,0 +1,92 @@
+import type { Dialect } from './dialect.js';
+
+/** A piece of SQL that means something; comments and white space are left out. */
+export interface Token {
+  /** `text` is a literal, `name` a quoted identifier, `word` anything else that is spelled, `sign` one character. */
+  readonly kind: 'word' | 'name' | 'text' | 'sign';
+  /** Without quotes. */
+  readonly text: string;
+}
+
+const SPACE = /\s+/y;
+const WORD = /[\p{L}_][\p{L}\p{N}_$]*/uy;
+const DOLLAR_QUOTE = /\$(?:[\p{L}_][\p{L}\p{N}_]*)?\$/uy;
+const NAME_QUOTES: Readonly<Record<Dialect, Readonly<Record<string, string>>>> = {
+  postgres: { '"': '"' },
+  sqlite: { '"': '"', '`': '`', '[': ']' },
+};
+
+/** Takes SQL apart, once from left to right. Something that is never closed reaches to the end. */
+export function* scan(dialect: Dialect, sql: string): Generator<Token> {
+  let at = 0;
+  const through = (end: number): string => {
+    const start = at;
+    at = end;
+    return sql.slice(start, end);
+  };
+  while (at < sql.length) {
+    const sign = sql[at] as string;
+    const nameQuote = NAME_QUOTES[dialect][sign];
+    const word = matchAt(WORD, sql, at);
+    const dollar = dialect === 'postgres' && sign === '$' ? matchAt(DOLLAR_QUOTE, sql, at) : '';
+    if (/\s/.test(sign)) through(at + matchAt(SPACE, sql, at).length);
+    else if (sql.startsWith('--', at)) through(after(sql, '\n', at));
+    else if (sql.startsWith('/*', at)) through(endOfComment(sql, at, dialect === 'postgres'));
+    else if (sign === "'") yield { kind: 'text', text: unquoted(through(endOfQuoted(sql, at, "'")), "'") };
+    else if (nameQuote)
+      yield { kind: 'name', text: unquoted(through(endOfQuoted(sql, at, nameQuote)), nameQuote) };
+    else if (dialect === 'postgres' && /^e$/i.test(word) && sql[at + 1] === "'")
+      yield { kind: 'text', text: through(endOfEscaped(sql, at + 1)) };
+    else if (word) yield { kind: 'word', text: through(at + word.length) };
+    else if (dollar) {
+      const body = through(after(sql, dollar, at + dollar.length));
+      yield { kind: 'text', text: body.slice(dollar.length).replace(dollar, '') };
+    } else yield { kind: 'sign', text: through(at + 1) };
+  }
+}
+
+function matchAt(pattern: RegExp, sql: string, at: number): string {
+  pattern.lastIndex = at;
+  return pattern.exec(sql)?.[0] ?? '';
+}
+
+function after(sql: string, end: string, from: number): number {
+  const found = sql.indexOf(end, from);
+  return found < 0 ? sql.length : found + end.length;
+}
+
+/** A doubled quote inside stands for itself. */
+function endOfQuoted(sql: string, start: number, quote: string): number {
+  let end = after(sql, quote, start + 1);
+  while (sql[end] === quote) end = after(sql, quote, end + 1);
+  return end;
+}
+
+/** In E'…' a backslash takes the next character with it. */
+function endOfEscaped(sql: string, start: number): number {
+  for (let at = start + 1; at < sql.length; at += 1) {
+    if (sql[at] === '\\') at += 1;
+    else if (sql[at] === "'" && sql[at + 1] === "'") at += 1;
+    else if (sql[at] === "'") return at + 1;
+  }
+  return sql.length;
+}
+
+/** PostgreSQL nests comments, SQLite does not. */
+function endOfComment(sql: string, start: number, nests: boolean): number {
+  let end = after(sql, '*/', start + 2);
+  if (!nests) return end;
+  for (
+    let inner = sql.indexOf('/*', start + 2);
+    inner >= 0 && inner < end;
+    inner = sql.indexOf('/*', inner)
+  ) {
+    inner = endOfComment(sql, inner, true);
+    end = after(sql, '*/', inner);
+  }
+  return end;
+}
+
+function unquoted(quoted: string, quote: string): string {
+  return quoted.slice(1, quoted.endsWith(quote) ? -1 : undefined).replaceAll(quote + quote, quote);
+}
