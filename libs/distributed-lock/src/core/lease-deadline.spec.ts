@@ -57,8 +57,16 @@ describe('the deadline of a lease', () => {
       locks.withLock('invoice:1', TTL, async (lease) => {
         const { signal } = lease;
         clock.block(9_000);
-        seen.push(lease.state.kind, lease.remainingMs, outcomeOfSync(() => lease.assertHeld()));
-        seen.push(outcomeOfSync(() => currentLease()), lease.signal.aborted, signal.aborted);
+        seen.push(
+          lease.state.kind,
+          lease.remainingMs,
+          outcomeOfSync(() => lease.assertHeld()),
+        );
+        seen.push(
+          outcomeOfSync(() => currentLease()),
+          lease.signal.aborted,
+          signal.aborted,
+        );
         return 'late';
       }),
     );
@@ -143,9 +151,7 @@ describe('the deadline of a lease', () => {
     const lease = await locks.acquire('invoice:1', TTL);
     await clock.advance(90_000);
     const long = events.filter(({ type }) => type === 'held-long');
-    expect(long).toEqual([
-      expect.objectContaining({ key: 'invoice:1', token: lease.token, heldMs: 30_000 }),
-    ]);
+    expect(long).toEqual([expect.objectContaining({ key: 'invoice:1', token: lease.token, heldMs: 30_000 })]);
     await lease.release();
   });
 
@@ -153,7 +159,8 @@ describe('the deadline of a lease', () => {
     const { clock, store, locks } = lockBench();
     store.onRenew = refusal;
     const leases: Lease[] = [];
-    for (let i = 0; i < 20; i++) leases.push(await locks.acquire(`invoice:${i}`, { ...TTL, maxHoldMs: 9_000 }));
+    for (let i = 0; i < 20; i++)
+      leases.push(await locks.acquire(`invoice:${i}`, { ...TTL, maxHoldMs: 9_000 }));
     expect(clock.armed).toBe(21);
     for (const lease of leases) await lease.release();
     expect(clock.armed).toBe(0);

@@ -29,7 +29,7 @@ const SHORTER = at(800);
 const AFRESH: LeaseState = { kind: 'acquired', deadline: at(2_000) };
 const AFRESH_SHORTER: LeaseState = { kind: 'acquired', deadline: at(900) };
 const TAKEN_OVER: LeaseState = { kind: 'lease-lost', reason: 'taken-over' };
-const { acquired, renewing, unanswered, clocks, lost, released } = STATES;
+const { renewing, unanswered, clocks, lost, released } = STATES;
 
 /** Every state, every event. */
 const TABLE: Record<keyof typeof STATES, Record<keyof typeof EVENTS, LeaseState>> = {

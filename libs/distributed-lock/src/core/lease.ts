@@ -7,7 +7,7 @@ import type { LeaseSurroundings, LeaseTerms, LeaseUser } from './lease-terms.js'
 import type { LockHappening } from './lock-events.js';
 import { requireDurationMs } from './lock-options.js';
 import type { Claim, LockStore, ReleaseAnswer, RenewalAnswer } from './lock-store.js';
-import { jittered } from './orphans.js';
+import { RenewalPlan } from './renewal-plan.js';
 import type { Renewable } from './renewals.js';
 
 export type ReleaseResult = 'released' | 'already-gone';
@@ -30,8 +30,7 @@ export class Lease implements Renewable, AsyncDisposable {
   readonly token: number;
 
   readonly #life: LeaseLife;
-  #ttlMs: number;
-  #dueAtMs: number;
+  readonly #plan: RenewalPlan;
   #longHoldMs: number;
   #aborter: AbortController | undefined;
   #releasing: Promise<ReleaseResult> | undefined;
@@ -48,10 +47,9 @@ export class Lease implements Renewable, AsyncDisposable {
     this.qualifiedKey = terms.qualifiedKey;
     this.ownerId = terms.ownerId;
     this.token = terms.token;
-    this.#ttlMs = terms.ttlMs;
     this.#longHoldMs = terms.ttlMs * LONG_HOLD_TTLS;
     this.#heldSinceMs = around.clock.monotonicMs();
-    this.#dueAtMs = terms.sentAt.monotonicMs + terms.ttlMs / 3;
+    this.#plan = new RenewalPlan(terms.sentAt.monotonicMs, terms.ttlMs);
     this.#life = new LeaseLife(
       around.clock,
       terms,
@@ -110,7 +108,8 @@ export class Lease implements Renewable, AsyncDisposable {
     if (state.kind !== 'uncertain') return;
     if (state.doubt === 'clocks')
       throw leaseUncertain(this, 'the clocks of this machine disagree about its deadline');
-    if (this.remainingMs < this.#ttlMs / 3) throw leaseUncertain(this, 'its last renewals went unanswered');
+    if (this.remainingMs < this.#plan.reliableTtlMs / 3)
+      throw leaseUncertain(this, 'its last renewals went unanswered');
   }
 
   /**
@@ -122,7 +121,7 @@ export class Lease implements Renewable, AsyncDisposable {
   async extend(ttlMs: number): Promise<void> {
     requireDurationMs('ttlMs', ttlMs, { atLeast: Math.max(this.lockStore.minTtlMs, this.terms.minHoldMs) });
     this.assertHeld();
-    this.#ttlMs = ttlMs;
+    this.#plan.ttlMs = ttlMs;
     await this.around.renewals.renewAfresh(this);
     this.assertHeld();
     if (this.state.kind === 'uncertain') throw leaseUncertain(this, 'the store did not answer the extension');
@@ -166,16 +165,20 @@ export class Lease implements Renewable, AsyncDisposable {
   }
 
   get claim(): Claim {
-    return { key: this.qualifiedKey, ownerId: this.ownerId, ttlMs: this.#ttlMs };
+    return { key: this.qualifiedKey, ownerId: this.ownerId, ttlMs: this.#plan.ttlMs };
   }
 
   get renewalDueAtMs(): number {
-    return this.#dueAtMs;
+    return this.#plan.dueAtMs;
+  }
+
+  get renewalEarliestAtMs(): number {
+    return this.#plan.earliestAtMs;
   }
 
   renewalSent(): boolean {
     this.#life.check();
-    this.#life.renewalSent(this.#ttlMs);
+    this.#life.renewalSent(this.#plan.ttlMs);
     return isLive(this.state);
   }
 
@@ -183,8 +186,8 @@ export class Lease implements Renewable, AsyncDisposable {
     // A yes that comes after the deadline is too late: the holder may have been told of the loss.
     if (!isLive(this.#life.check())) return;
     if (answer === 'lost') return this.lose('taken-over');
-    const lateMs = Math.max(0, sentAt.monotonicMs - this.#dueAtMs);
-    this.#dueAtMs = sentAt.monotonicMs + ttlMs / 3;
+    const lateMs = Math.max(0, sentAt.monotonicMs - this.#plan.dueAtMs);
+    this.#plan.confirmed(sentAt.monotonicMs, ttlMs);
     this.#life.renewed(sentAt, ttlMs);
     this.#emit({ type: 'renewed', token: this.token, lateMs });
     this.#noticeLongHold();
@@ -192,9 +195,7 @@ export class Lease implements Renewable, AsyncDisposable {
 
   renewalUnanswered(cause: unknown): void {
     if (!isLive(this.#life.check())) return;
-    // The floor keeps retries from converging on the deadline without ever reaching it.
-    const delayMs = jittered(Math.max(this.remainingMs / 4, this.#ttlMs / 30));
-    this.#dueAtMs = this.around.clock.monotonicMs() + delayMs;
+    this.#plan.unanswered(this.around.clock.monotonicMs(), this.remainingMs);
     this.#life.apply({ type: 'renewal-unanswered' });
     this.#emit({ type: 'renewal-unanswered', token: this.token, cause });
   }
@@ -217,10 +218,10 @@ export class Lease implements Renewable, AsyncDisposable {
     const keepForMs = Math.max(0, Math.ceil(this.terms.minHoldMs - this.heldMs));
     const request = { key: this.qualifiedKey, ownerId: this.ownerId, keepForMs };
     try {
-      return await this.around.orphans.release(this.lockStore, request, this.#ttlMs);
+      return await this.around.orphans.release(this.lockStore, request, this.#plan.longestTtlMs);
     } catch (cause) {
       this.#emit({ type: 'release-unanswered', token: this.token, cause });
-      throw releaseUnanswered(this, this.#ttlMs, cause);
+      throw releaseUnanswered(this, this.#plan.longestTtlMs, cause);
     }
   }
 

@@ -1,12 +1,16 @@
 import { readInstant, type Clock, type Instant, type Timer } from './clock.js';
 import type { Claim, LockStore, RenewalAnswer } from './lock-store.js';
+import { runOutside } from './section.js';
+import { renewalAnswers } from './store-answers.js';
 import { withinTime } from './wait.js';
 
 /** What the schedule needs of a lease. */
 export interface Renewable {
   readonly claim: Claim;
-  /** Monotonic time at which the next renewal should be sent. */
+  /** Monotonic time at which the next renewal has to be sent. */
   readonly renewalDueAtMs: number;
+  /** Monotonic time from which it may go along with others. */
+  readonly renewalEarliestAtMs: number;
   /** False when there is nothing left to renew. */
   renewalSent(): boolean;
   /** `ttlMs` is the one that was sent: it may have been changed since. */
@@ -15,8 +19,6 @@ export interface Renewable {
 }
 
 const BATCH_SIZE = 100;
-/** Leases that are due within this share of their ttl go out together: a thousand leases, ten commands. */
-const TOGETHER_SHARE = 1 / 15;
 
 /** How long one renewal or release may take before it counts as unanswered: a third of the ttl leaves two more tries. */
 export function commandTimeoutMs(ttlMs: number): number {
@@ -47,10 +49,9 @@ export class Renewals {
   }
 
   /** Settles when the store has answered or was given up on; never rejects. Joins a renewal that is under way. */
-  renewNow(lease: Renewable): Promise<void> {
-    const underWay = this.#inFlight.get(lease);
-    if (underWay) return underWay;
-    return this.#idle.has(lease) ? this.#send([lease]) : Promise.resolve();
+  async renewNow(lease: Renewable): Promise<void> {
+    if (this.#idle.has(lease)) this.#send([lease]);
+    await this.#inFlight.get(lease);
   }
 
   /** As {@link renewNow}, but does not settle for a renewal that was sent earlier, with other terms. */
@@ -63,7 +64,8 @@ export class Renewals {
     if (dueAtMs >= this.#timerAtMs) return;
     this.#timer?.cancel();
     this.#timerAtMs = dueAtMs;
-    this.#timer = this.clock.schedule(Math.max(0, dueAtMs - this.clock.monotonicMs()), () => this.#sendDue());
+    const delayMs = Math.max(0, dueAtMs - this.clock.monotonicMs());
+    this.#timer = this.clock.schedule(delayMs, () => runOutside(() => this.#sendDue()));
   }
 
   #disarm(): void {
@@ -75,25 +77,34 @@ export class Renewals {
   #sendDue(): void {
     this.#disarm();
     const nowMs = this.clock.monotonicMs();
-    const due: Renewable[] = [];
+    for (const ready of this.#readyAt(nowMs)) for (const batch of batchesOf(ready, nowMs)) this.#send(batch);
     let nextDueAtMs = Infinity;
-    for (const lease of this.#idle) {
-      if (lease.renewalDueAtMs - lease.claim.ttlMs * TOGETHER_SHARE <= nowMs) due.push(lease);
-      else nextDueAtMs = Math.min(nextDueAtMs, lease.renewalDueAtMs);
-    }
-    for (let i = 0; i < due.length; i += BATCH_SIZE) void this.#send(due.slice(i, i + BATCH_SIZE));
+    for (const lease of this.#idle) nextDueAtMs = Math.min(nextDueAtMs, lease.renewalDueAtMs);
     if (nextDueAtMs < Infinity) this.#wakeBy(nextDueAtMs);
   }
 
-  #send(leases: readonly Renewable[]): Promise<void> {
-    const live = leases.filter((lease) => lease.renewalSent());
-    if (live.length === 0) return Promise.resolve();
+  /** Grouped by how long they can wait for an answer: a lease in a hurry must not give up the command of a patient one. */
+  #readyAt(nowMs: number): Iterable<Renewable[]> {
+    const groups = new Map<number, Renewable[]>();
+    for (const lease of this.#idle) {
+      if (lease.renewalEarliestAtMs > nowMs) continue;
+      const magnitude = Math.floor(Math.log2(lease.claim.ttlMs));
+      const group = groups.get(magnitude);
+      if (group) group.push(lease);
+      else groups.set(magnitude, [lease]);
+    }
+    return groups.values();
+  }
+
+  #send(leases: readonly Renewable[]): void {
+    // Telling a lease can end another one, through a listener, and can send it, when the clocks turn out to disagree.
+    const live = leases.filter((lease) => lease.renewalSent()).filter((lease) => this.#idle.has(lease));
+    if (live.length === 0) return;
     const answered = this.#exchange(live);
     for (const lease of live) {
       this.#idle.delete(lease);
       this.#inFlight.set(lease, answered);
     }
-    return answered;
   }
 
   async #exchange(leases: readonly Renewable[]): Promise<void> {
@@ -102,22 +113,29 @@ export class Renewals {
     const timeoutMs = Math.min(...claims.map((claim) => commandTimeoutMs(claim.ttlMs)));
     let tell: (lease: Renewable, i: number) => void;
     try {
-      const answers = await withinTime(this.clock, timeoutMs, () => this.store.renew(claims, timeoutMs));
-      tell = (lease, i) => lease.renewalAnswered(exactly(answers[i]), sentAt, (claims[i] as Claim).ttlMs);
+      const command = (): Promise<readonly RenewalAnswer[]> => this.store.renew(claims, timeoutMs);
+      const answers = renewalAnswers(await withinTime(this.clock, timeoutMs, command), claims.length);
+      tell = (lease, i) =>
+        lease.renewalAnswered(answers[i] as RenewalAnswer, sentAt, (claims[i] as Claim).ttlMs);
     } catch (cause) {
       // Unknown is neither yes nor no: the deadlines stay where they are and decide.
       tell = (lease) => lease.renewalUnanswered(cause);
     }
     leases.forEach((lease, i) => {
       if (!this.#inFlight.delete(lease)) return; // removed while the renewal was under way
-      this.add(lease);
+      this.#idle.add(lease);
       tell(lease, i);
       if (this.#idle.has(lease)) this.#wakeBy(lease.renewalDueAtMs);
     });
   }
 }
 
-/** Anything but the exact word of success is a loss: a driver that answers `'0'` must not keep a lease alive. */
-function exactly(answer: unknown): RenewalAnswer {
-  return answer === 'renewed' ? 'renewed' : 'lost';
+/** Those that are due, filled up to whole batches with those that may go: a thousand leases, ten commands. */
+function batchesOf(ready: Renewable[], nowMs: number): Renewable[][] {
+  ready.sort((a, b) => a.renewalDueAtMs - b.renewalDueAtMs);
+  const due = ready.filter((lease) => lease.renewalDueAtMs <= nowMs).length;
+  const count = Math.max(due, ready.length - (ready.length % BATCH_SIZE));
+  const batches: Renewable[][] = [];
+  for (let i = 0; i < count; i += BATCH_SIZE) batches.push(ready.slice(i, Math.min(i + BATCH_SIZE, count)));
+  return batches;
 }
