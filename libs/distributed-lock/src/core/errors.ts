@@ -16,7 +16,12 @@ export type LockErrorCode =
   | 'SELF_DEADLOCK'
   | 'SHUTTING_DOWN';
 
-/** What is known about the work: it did not begin, its writes are in the database, or nobody can tell from here. */
+/**
+ * What is known about the work: it did not begin, its writes are in the database, or nobody can tell from here.
+ *
+ * It is about the outermost work under a lock. An error of nested work says `unknown` once it has left the body around it:
+ * that one had begun.
+ */
 export type Outcome = 'not-started' | 'committed' | 'unknown';
 
 export interface LockErrorDetails {
@@ -73,15 +78,24 @@ export function hasCode<C extends LockErrorCode>(error: unknown, ...codes: reado
   return isLockError(error) && (codes as readonly LockErrorCode[]).includes(error.code);
 }
 
+/** Marks an error that leaves a body: whatever it says did not start, that body did. */
+export function afterBodyBegan(error: unknown): unknown {
+  if (isLockError(error) && error.outcome === 'not-started') Object.assign(error, { outcome: 'unknown' });
+  return error;
+}
+
 /** The key stayed held for all of `waitMs`. The body was not entered; try again after `retryAfterMs`. */
 export class LockTimeoutError extends LockError {
   readonly code = 'LOCK_TIMEOUT';
-  readonly statusCode = 423;
   readonly retryAfterMs: number | null;
 
   constructor(message: string, details: LockErrorDetails & { readonly retryAfterMs: number | null }) {
     super(message, details, 'not-started');
     this.retryAfterMs = details.retryAfterMs;
+  }
+
+  get statusCode(): number {
+    return this.outcome === 'not-started' ? 423 : 503;
   }
 }
 
@@ -178,10 +192,13 @@ export class StoreUnavailableError extends LockError {
 /** A key could not be made from the arguments. The body was not entered. */
 export class LockKeyInvalidError extends LockError {
   readonly code = 'LOCK_KEY_INVALID';
-  readonly statusCode = 400;
 
   constructor(message: string, details: LockErrorDetails = {}) {
     super(message, details, 'not-started');
+  }
+
+  get statusCode(): number {
+    return this.outcome === 'not-started' ? 400 : 500;
   }
 }
 

@@ -1,4 +1,4 @@
-import { hasCode } from './errors.js';
+import { afterBodyBegan, hasCode } from './errors.js';
 import { leaseLost } from './lease-errors.js';
 import { Lease } from './lease.js';
 import type { LossReason } from './lease-state.js';
@@ -56,13 +56,11 @@ export class Hold implements LeaseUser {
    * @throws {LeaseLostError} the lease ended first; the body's value or error is attached
    */
   async runToEnd<T>(body: () => Promise<T> | T): Promise<T> {
-    const result = await resultOf(() => this.runIn(this.root, body));
+    const result = await runInside(this.root, () => resultOf(body));
     this.root.end();
     // Nested work that nobody awaited keeps the hold: the release then comes later, and what it says is an event.
     const gone = this.root.complete && (await this.#releaseAnswer()) === 'already-gone';
-    if ('cause' in result) throw result.cause;
-    if (gone) throw leaseLost(this.lease, 'taken-over', result);
-    return result.value;
+    return this.#conclude(result, gone);
   }
 
   /**
@@ -71,12 +69,7 @@ export class Hold implements LeaseUser {
    * @throws {LeaseLostError} with the value or the error of `work`; a refusal that names the loss already is passed on
    */
   async runIn<T>(section: Section<Hold>, work: () => Promise<T> | T): Promise<T> {
-    const result = await resultOf(() => runInside(section, work));
-    const told = 'cause' in result && hasCode(result.cause, 'LEASE_LOST', 'FENCED_OUT');
-    const loss = told ? undefined : this.lease.lossError(result);
-    if (loss) throw loss;
-    if ('cause' in result) throw result.cause;
-    return result.value;
+    return this.#conclude(await runInside(section, () => resultOf(work)), false);
   }
 
   /** Gives back a lease whose body will not run after all. Never throws; an unanswered release is retried behind. */
@@ -95,6 +88,18 @@ export class Hold implements LeaseUser {
     this.#releaseSettled = true;
     this.#closeHandle();
     this.#vacateIfOver();
+  }
+
+  /** `gone`: the store no longer knew the grant when it was given back. */
+  #conclude<T>(result: BodyResult<T>, gone: boolean): T {
+    const loss =
+      this.lease.lossError(result) ?? (gone ? leaseLost(this.lease, 'taken-over', result) : undefined);
+    if (!('cause' in result)) {
+      if (loss) throw loss;
+      return result.value;
+    }
+    if (loss && !hasCode(result.cause, 'LEASE_LOST', 'FENCED_OUT')) throw loss;
+    throw afterBodyBegan(result.cause);
   }
 
   /** Undefined when the store did not answer: that has been told as an event, and is retried. */
@@ -125,7 +130,10 @@ export class Hold implements LeaseUser {
   }
 }
 
-/** What `body` came to, also when it throws before it returns a promise. */
+/**
+ * What `body` came to, also when it throws before it returns a promise. Called inside the context: a body may return a
+ * thenable that does its work only when it is awaited.
+ */
 async function resultOf<T>(body: () => Promise<T> | T): Promise<BodyResult<T>> {
   try {
     return { value: await body() };
