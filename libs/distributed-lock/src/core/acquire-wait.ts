@@ -21,6 +21,8 @@ const LONGEST_TRY_MS = 2_000;
 export class AcquireWait {
   tries = 0;
   triedAt: Instant;
+  /** What ends a try that is under way. A shutdown does not: its answer is waited for, and given back. */
+  readonly ownSignals: readonly AbortSignal[];
   readonly #startedAtMs: number;
   readonly #signals: readonly AbortSignal[];
 
@@ -31,7 +33,8 @@ export class AcquireWait {
   ) {
     this.triedAt = readInstant(clock);
     this.#startedAtMs = this.triedAt.monotonicMs;
-    this.#signals = wanted.signal ? [wanted.signal, closing] : [closing];
+    this.ownSignals = wanted.signal ? [wanted.signal] : [];
+    this.#signals = [...this.ownSignals, closing];
   }
 
   get waitedMs(): number {

@@ -1,7 +1,7 @@
 import type { Clock } from './clock.js';
 import type { LockStore, ReleaseAnswer, ReleaseRequest } from './lock-store.js';
 import { commandTimeoutMs } from './renewals.js';
-import { startWait, withinTime } from './wait.js';
+import { pause, withinTime } from './wait.js';
 
 /**
  * Gives back grants that nobody holds: the acquire or the release went unanswered, so the store may keep the key for
@@ -31,11 +31,10 @@ export class Orphans {
 
   /** Lets running attempts finish for `timeoutMs` at the most, then stops. Never rejects. */
   async close(timeoutMs: number): Promise<void> {
-    const limit = startWait(this.clock, { timeoutMs, signals: [] });
-    await Promise.race([limit.ended, Promise.allSettled([...this.#pending])]);
-    limit.wake();
+    const settled = (): Promise<unknown> => Promise.allSettled([...this.#pending]);
+    await withinTime(this.clock, timeoutMs, settled).catch(() => undefined); // too slow: given up below
     this.#giveUp.abort();
-    await Promise.allSettled([...this.#pending]);
+    await settled();
   }
 
   async #insist(store: LockStore, request: ReleaseRequest, ttlMs: number): Promise<void> {
@@ -48,9 +47,8 @@ export class Orphans {
       } catch {
         // The store is still away. The grant ends by itself at `goneAtMs`; until then it is worth another try.
       }
-      const signals = [this.#giveUp.signal];
-      if ((await startWait(this.clock, { timeoutMs: jittered(delayMs), signals }).ended) === 'aborted')
-        return;
+      const limit = { timeoutMs: jittered(delayMs), signals: [this.#giveUp.signal] };
+      if ((await pause(this.clock, limit)) === 'aborted') return;
     }
   }
 }

@@ -9,7 +9,7 @@ import type { Busy, Claim, LockStore } from './lock-store.js';
 import { jittered, type Orphans } from './orphans.js';
 import { Renewals } from './renewals.js';
 import { TurnQueue } from './turn-queue.js';
-import { NoAnswer, startWait, withinTime } from './wait.js';
+import { NoAnswer, pause, withinTime } from './wait.js';
 
 /** One acquisition, checked and complete. */
 export interface Wanted extends LockSubject, LockTiming {
@@ -53,11 +53,9 @@ export class StoreLocks {
 
   /** Lets work finish for `graceMs`; what is held then is lost for its holder and given back. Never rejects. */
   async drain(graceMs: number): Promise<void> {
-    if (this.#holds.size > 0) {
-      const grace = startWait(this.around.clock, { timeoutMs: graceMs, signals: [] });
-      this.#onIdle = () => grace.wake();
-      await grace.ended;
-    }
+    const idle = new Promise<void>((resolve) => (this.#onIdle = resolve));
+    const work = this.#holds.size > 0 ? idle : Promise.resolve();
+    await withinTime(this.around.clock, graceMs, () => work).catch(() => undefined); // the grace is over
     const left = [...this.#holds].map(({ lease }) => lease);
     for (const lease of left) lease.lose('session-ended');
     await Promise.allSettled(left.map((lease) => lease.release()));
@@ -71,7 +69,14 @@ export class StoreLocks {
    */
   async acquire(wanted: Wanted): Promise<Hold> {
     const wait = new AcquireWait(this.around.clock, wanted, this.around.closing);
-    const leave = await this.#takeTurn(wanted, wait);
+    wait.refuseIfAborted();
+    const key = wanted.qualifiedKey;
+    const turns = this.#queues.get(key) ?? this.#newQueue(key);
+    if (!turns.tryTake()) await this.#waitForTurn(turns, key, wait);
+    const leave = (): void => {
+      turns.pass();
+      if (turns.idle) this.#queues.delete(key);
+    };
     try {
       return await this.#contend(wanted, wait, leave);
     } catch (error) {
@@ -80,20 +85,16 @@ export class StoreLocks {
     }
   }
 
-  /** Queues for the key in this process. Returns the function that lets the next caller in. */
-  async #takeTurn(wanted: Wanted, wait: AcquireWait): Promise<() => void> {
-    const key = wanted.qualifiedKey;
-    let queue = this.#queues.get(key);
-    if (!queue) this.#queues.set(key, (queue = new TurnQueue(this.around.clock)));
-    const turns = queue;
-    wait.refuseIfAborted();
+  #newQueue(key: string): TurnQueue {
+    const turns = new TurnQueue(this.around.clock);
+    this.#queues.set(key, turns);
+    return turns;
+  }
+
+  async #waitForTurn(turns: TurnQueue, key: string, wait: AcquireWait): Promise<void> {
     const end = await turns.take(wait.limit);
     if (end === 'aborted') wait.refuseIfAborted();
     if (end !== 'woken') throw wait.error({ kind: 'busy', retryAfterMs: this.#remainingMs(key) });
-    return () => {
-      turns.pass();
-      if (turns.idle) this.#queues.delete(key);
-    };
   }
 
   async #contend(wanted: Wanted, wait: AcquireWait, leave: () => void): Promise<Hold> {
@@ -104,7 +105,7 @@ export class StoreLocks {
       if (wait.remainingMs === 0) throw wait.error(answer);
       const holderEndsMs = answer.kind === 'busy' ? (answer.retryAfterMs ?? Infinity) + 1 : Infinity;
       const timeoutMs = Math.min(jittered(pauseMs), holderEndsMs, wait.remainingMs);
-      await startWait(this.around.clock, { ...wait.limit, timeoutMs }).ended;
+      await pause(this.around.clock, { ...wait.limit, timeoutMs });
       wait.refuseIfAborted();
     }
   }
@@ -119,7 +120,7 @@ export class StoreLocks {
         this.around.clock,
         timeoutMs,
         () => this.store.tryAcquire(claim, timeoutMs),
-        wait.limit.signals,
+        wait.ownSignals,
       );
       if (answer.kind === 'busy') return answer;
       if (wait.triedForMs >= ttlMs) throw new NoAnswer(ttlMs); // this process slept through its own lease

@@ -15,17 +15,23 @@ export class TurnQueue {
     return !this.#taken;
   }
 
+  /** True when the caller now has the turn. */
+  tryTake(): boolean {
+    if (this.#taken) return false;
+    this.#taken = true;
+    return true;
+  }
+
   /** `woken` means that the caller now has the turn. */
-  async take(limit: WaitLimit): Promise<WaitEnd> {
-    if (!this.#taken) {
-      this.#taken = true;
-      return 'woken';
-    }
-    const wait = startWait(this.clock, limit);
-    this.#waiting.add(wait);
-    const end = await wait.ended;
-    if (end !== 'woken') this.#waiting.delete(wait);
-    return end;
+  take(limit: WaitLimit): Promise<WaitEnd> {
+    if (this.tryTake()) return Promise.resolve('woken');
+    return new Promise((resolve) => {
+      const wait = startWait(this.clock, limit, (end) => {
+        if (end !== 'woken') queueMicrotask(() => this.#waiting.delete(wait));
+        resolve(end);
+      });
+      this.#waiting.add(wait);
+    });
   }
 
   /** The turn goes straight to the longest waiter, so that a newcomer cannot slip in between. */

@@ -10,29 +10,36 @@ export interface WaitLimit {
 
 /** A wait that ends exactly once and leaves neither timer nor listener behind. */
 export interface Wait {
-  readonly ended: Promise<WaitEnd>;
   /** False when the wait had ended already, so that whatever was to be handed over needs another taker. */
   wake(): boolean;
 }
 
-export function startWait(clock: Clock, { timeoutMs, signals }: WaitLimit): Wait {
-  let resolve!: (end: WaitEnd) => void;
+/** Calls `onEnd` once; before this returns, if one of the signals has aborted already. */
+export function startWait(
+  clock: Clock,
+  { timeoutMs, signals }: WaitLimit,
+  onEnd: (how: WaitEnd) => void,
+): Wait {
   let timer: Timer | undefined;
-  const ended = new Promise<WaitEnd>((r) => (resolve = r));
-  const onAbort = (): void => void end('aborted');
   let open = true;
+  const onAbort = (): void => void end('aborted');
   const end = (how: WaitEnd): boolean => {
     if (!open) return false;
     open = false;
     timer?.cancel();
     for (const signal of signals) signal.removeEventListener('abort', onAbort);
-    resolve(how);
+    onEnd(how);
     return true;
   };
   for (const signal of signals) signal.addEventListener('abort', onAbort);
   if (signals.some((signal) => signal.aborted)) end('aborted');
   else if (Number.isFinite(timeoutMs)) timer = clock.schedule(timeoutMs, () => end('timed-out'));
-  return { ended, wake: () => end('woken') };
+  return { wake: () => end('woken') };
+}
+
+/** Waits until the limit ends it. */
+export function pause(clock: Clock, limit: WaitLimit): Promise<WaitEnd> {
+  return new Promise((resolve) => startWait(clock, limit, resolve));
 }
 
 /** The store did not answer in time. Whether it did what was asked is unknown. */
@@ -44,6 +51,8 @@ export class NoAnswer extends Error {
   }
 }
 
+const NO_SIGNALS: readonly AbortSignal[] = [];
+
 /**
  * The answer to `command`; or a rejection with {@link NoAnswer} after `timeoutMs`, and when one of `signals` aborts,
  * whatever the driver's own limits are. The command itself is not stopped; what it comes to later is dropped.
@@ -52,20 +61,30 @@ export function withinTime<T>(
   clock: Clock,
   timeoutMs: number,
   command: () => Promise<T>,
-  signals: readonly AbortSignal[] = [],
+  signals = NO_SIGNALS,
 ): Promise<T> {
   return new Promise<T>((resolve, reject) => {
-    const limit = startWait(clock, { timeoutMs, signals });
-    void limit.ended.then((end) => {
+    const limit = startWait(clock, { timeoutMs, signals }, (end) => {
       if (end !== 'woken') reject(new NoAnswer(timeoutMs));
     });
-    begin(command)
-      .finally(() => limit.wake())
-      .then(resolve, reject);
+    begin(command).then(
+      (answer) => {
+        limit.wake();
+        resolve(answer);
+      },
+      (error: Error) => {
+        limit.wake();
+        reject(error);
+      },
+    );
   });
 }
 
 /** A driver may throw before it returns a promise; that is a rejection like any other. */
-async function begin<T>(command: () => Promise<T>): Promise<T> {
-  return command();
+function begin<T>(command: () => Promise<T>): Promise<T> {
+  try {
+    return command();
+  } catch (error) {
+    return Promise.reject(error);
+  }
 }
