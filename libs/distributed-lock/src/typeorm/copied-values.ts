@@ -9,16 +9,19 @@ import { override } from './override.js';
  * several locks at once.
  */
 export function copyUpdatedValues(dataSource: DataSource): void {
-  const create = dataSource.createQueryBuilder.bind(dataSource) as unknown as CreateBuilder;
+  const create = (dataSource as unknown as { createQueryBuilder: CreateBuilder }).createQueryBuilder.bind(
+    dataSource,
+  );
   const copying = (...args: unknown[]): AnyBuilder => copyOnUpdate(create(...args));
   override(dataSource, 'createQueryBuilder', copying as unknown as DataSource['createQueryBuilder']);
 }
 
 type AnyBuilder = SelectQueryBuilder<ObjectLiteral>;
+type StartUpdate = (...args: unknown[]) => UpdateQueryBuilder<ObjectLiteral>;
 type CreateBuilder = (...args: unknown[]) => AnyBuilder;
 
 function copyOnUpdate(builder: AnyBuilder): AnyBuilder {
-  const update = builder.update.bind(builder) as (...args: unknown[]) => UpdateQueryBuilder<ObjectLiteral>;
+  const update = (builder as unknown as { update: StartUpdate }).update.bind(builder);
   const copying = (...args: unknown[]): UpdateQueryBuilder<ObjectLiteral> => copyOnSet(update(...args));
   override(builder, 'update', copying as AnyBuilder['update']);
   return builder;

@@ -26,12 +26,13 @@ export interface DataSourceFenceParts {
   readonly transactions: Transactions;
   /** False: raised by the first write under the hold instead. */
   readonly onAcquire: boolean;
+  /** Told of each lease that protects rows of this DataSource. */
+  readonly onConcern: (lease: Lease) => void;
 }
 
 /** The fence of one DataSource, as the lock service sees it. */
 export class DataSourceFence implements Fence {
   readonly #raised = new WeakSet<Lease>();
-  readonly #concerned = new WeakSet<Lease>();
   #own: Promise<DataSource> | undefined;
   #closed = false;
 
@@ -40,11 +41,6 @@ export class DataSourceFence implements Fence {
   /** True when rows of this DataSource are protected by the key. */
   concerns(key: string): boolean {
     return this.parts.entities.some(({ template }) => matchKey(template, key) !== null);
-  }
-
-  /** True for a lease of this application that protects rows of this DataSource. */
-  knows(lease: Lease): boolean {
-    return this.#concerned.has(lease);
   }
 
   beforeAcquire({ key, store }: KeyInQuestion): void {
@@ -59,7 +55,7 @@ export class DataSourceFence implements Fence {
 
   async raise(lease: Lease, timeoutMs: number): Promise<void> {
     if (!this.concerns(lease.key)) return;
-    this.#concerned.add(lease);
+    this.parts.onConcern(lease);
     if (!this.parts.onAcquire) return;
     const endsAtMs = performance.now() + timeoutMs;
     const remainingMs = (): number => endsAtMs - performance.now();

@@ -1,6 +1,6 @@
-import type { DataSource, EntityManager, EntitySubscriberInterface, QueryRunner } from 'typeorm';
+import type { DataSource, EntitySubscriberInterface, QueryRunner } from 'typeorm';
 
-import { LockConfigInvalidError, type LockService } from '../core/index.js';
+import { LockConfigInvalidError, type Lease, type LockService } from '../core/index.js';
 import { Admission } from './admission.js';
 import { CallSites } from './call-sites.js';
 import { copyUpdatedValues } from './copied-values.js';
@@ -10,17 +10,19 @@ import type { UnfencedWrites } from './fenced-by.js';
 import { fencedEntitiesOf } from './fenced-entities.js';
 import { FenceRows } from './fence-rows.js';
 import { fenceTable } from './fence-table.js';
+import { followManagers } from './followed-managers.js';
 import { GuardExpressions } from './guard-expression.js';
 import { GuardedValues } from './guarded-values.js';
 import { RunnerGuard } from './guarded-runner.js';
-import { followOperations } from './operations.js';
 import { override } from './override.js';
 import { requireSharedDatabase } from './own-connection.js';
 import { Proofs } from './proofs.js';
 import { Refusals } from './refusals.js';
 import { RowStamps } from './row-stamps.js';
+import { SqliteConnection } from './sqlite-connection.js';
 import { StatementNet } from './statement-net.js';
 import { Transactions } from './transactions.js';
+import { noTurns } from './turns.js';
 import { WriteGuard } from './write-guard.js';
 
 export interface GuardOptions {
@@ -42,6 +44,12 @@ export interface DataSourceGuard {
 }
 
 const guards = new WeakMap<DataSource, DataSourceGuard>();
+const guardsByLease = new WeakMap<Lease, DataSourceGuard[]>();
+
+/** The guards of the DataSources whose rows the lease protects. */
+export function guardsOfLease(lease: Lease): readonly DataSourceGuard[] {
+  return guardsByLease.get(lease) ?? [];
+}
 
 export function guardOf(dataSource: DataSource): DataSourceGuard | undefined {
   return guards.get(dataSource);
@@ -87,9 +95,20 @@ function install(
   const dialect = dialectOf(dataSource);
   const table = fenceTable(dataSource);
   const entities = fencedEntitiesOf(dataSource, unfencedWrites);
-  const transactions = new Transactions();
+  const sqlite = dialect === 'sqlite' ? new SqliteConnection(dataSource) : undefined;
+  const transactions = new Transactions(sqlite !== undefined);
   const rows = new FenceRows(dialect, table);
-  const fence = new DataSourceFence({ dataSource, locks, entities, rows, transactions, onAcquire });
+  const onConcern = (lease: Lease): void => void guardsByLease.set(lease, [...guardsOfLease(lease), guard]);
+  const fence = new DataSourceFence({
+    dataSource,
+    locks,
+    entities,
+    rows,
+    transactions,
+    onAcquire,
+    onConcern,
+  });
+  const guard = { dataSource, fence, rows, transactions };
   const proofs = new Proofs(locks);
   const refusals = new Refusals(locks);
   const expressions = new GuardExpressions(dialect, table);
@@ -110,10 +129,10 @@ function install(
       if (query === 'COMMIT') transactions.noteCommitTag(queryRunner, rawResults);
     },
   });
-  followRunners(dataSource, new RunnerGuard({ net, transactions, expressions, proofs, refusals }));
-  followManagers(dataSource, transactions);
+  followRunners(dataSource, new RunnerGuard({ net, transactions, expressions, proofs, refusals, sqlite }));
+  followManagers(dataSource, transactions, sqlite?.turns ?? noTurns);
   copyUpdatedValues(dataSource);
-  return { dataSource, fence, rows, transactions };
+  return guard;
 }
 
 function subscribe(dataSource: DataSource, subscriber: EntitySubscriberInterface): void {
@@ -123,29 +142,6 @@ function subscribe(dataSource: DataSource, subscriber: EntitySubscriberInterface
 function followRunners(dataSource: DataSource, guard: RunnerGuard): void {
   const create = dataSource.createQueryRunner.bind(dataSource);
   override(dataSource, 'createQueryRunner', (mode): QueryRunner => guard.guard(create(mode)));
-}
-
-function followManagers(dataSource: DataSource, transactions: Transactions): void {
-  const create = dataSource.createEntityManager.bind(dataSource);
-  override(dataSource, 'createEntityManager', (runner) => followed(create(runner), transactions));
-  followed(dataSource.manager, transactions);
-}
-
-function followed(manager: EntityManager, transactions: Transactions): EntityManager {
-  followOperations(manager, (refusal) => {
-    if (manager.queryRunner) transactions.doom(manager.queryRunner, refusal);
-  });
-  const transaction = manager.transaction.bind(manager) as (...args: unknown[]) => Promise<unknown>;
-  const inside =
-    (work: (inner: EntityManager) => unknown) =>
-    (inner: EntityManager): unknown =>
-      inner.queryRunner ? transactions.runInside(inner.queryRunner, () => work(inner)) : work(inner);
-  override(manager, 'transaction', (...args: unknown[]) => {
-    const work = args.at(-1);
-    const marked = typeof work === 'function' ? [...args.slice(0, -1), inside(work as never)] : args;
-    return transactions.runApart(() => transaction(...marked));
-  });
-  return manager;
 }
 
 function refuse(why: string): never {

@@ -6,6 +6,7 @@ import type { GuardExpressions } from './guard-expression.js';
 import { override } from './override.js';
 import type { Proofs } from './proofs.js';
 import type { Refusals } from './refusals.js';
+import type { SqliteConnection } from './sqlite-connection.js';
 import type { StatementNet } from './statement-net.js';
 import type { Transactions } from './transactions.js';
 
@@ -17,6 +18,8 @@ export interface RunnerGuardParts {
   readonly expressions: GuardExpressions;
   readonly proofs: Proofs;
   readonly refusals: Refusals;
+  /** How statements wait, where the driver cannot. */
+  readonly sqlite: SqliteConnection | undefined;
 }
 
 /** Stands before every statement of a DataSource's query runners, whichever way it comes. */
@@ -50,10 +53,10 @@ export class RunnerGuard {
   }
 
   async #run(runner: QueryRunner, sql: string, send: () => Promise<unknown>): Promise<unknown> {
-    const { transactions, net } = this.parts;
+    const { transactions, net, sqlite } = this.parts;
     const control = transactions.beforeStatement(runner, sql);
     for (const stamp of net.admit(sql)) await stamp.run(runner);
-    const result = await send();
+    const result = await (sqlite ? sqlite.send(sql, send) : send());
     transactions.afterStatement(runner, control);
     return result;
   }

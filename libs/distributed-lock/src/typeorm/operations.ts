@@ -6,6 +6,7 @@ import { FencedOutError, LockConfigInvalidError } from '../core/index.js';
 import type { FencedEntity } from './fenced-entity.js';
 import { override } from './override.js';
 import type { Proof } from './proof.js';
+import type { Turns } from './turns.js';
 
 /** A row that is about to be removed, soft-removed or recovered by a statement which carries no values. */
 export interface Stamp {
@@ -41,6 +42,7 @@ export function currentOperation(): Operation | undefined {
 /** Makes calls of `manager` known to hooks and statements, and tells when one was fenced out. */
 export function followOperations(
   manager: EntityManager,
+  turns: Turns,
   onFencedOut: (refusal: FencedOutError) => void,
 ): void {
   for (const method of PERSIST_METHODS) {
@@ -49,7 +51,7 @@ export function followOperations(
       const expected = expectedLockToken(optionsAmong(args));
       const operation = { expectedLockToken: expected, handedOver: [], stamps: [] };
       try {
-        return await storage.run(operation, () => original(...args));
+        return await turns.take(() => storage.run(operation, () => original(...args)));
       } catch (error) {
         if (error instanceof FencedOutError) onFencedOut(error);
         throw error;

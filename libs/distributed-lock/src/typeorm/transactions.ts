@@ -40,7 +40,8 @@ export class Transactions {
   readonly #marks = new AsyncLocalStorage<Mark>();
   readonly #commitTags = new WeakMap<QueryRunner, unknown>();
 
-  constructor() {
+  /** @param oneConnectionForAll statements of other call chains come between those of a transaction, as on SQLite */
+  constructor(private readonly oneConnectionForAll: boolean) {
     // Before its first use the storage does not follow call chains yet, and a mark would reach everybody.
     this.#marks.run({} as Mark, () => undefined);
   }
@@ -89,7 +90,8 @@ export class Transactions {
   beforeStatement(runner: QueryRunner, sql: string): Control {
     const control = controlOf(sql);
     const transaction = this.of(runner);
-    if (transaction?.doom && !/^\s*(?:rollback|abort)\b/i.test(sql)) throw doomed(transaction.doom);
+    const isPart = !this.oneConnectionForAll || this.current() === transaction;
+    if (isPart && transaction?.doom && !/^\s*(?:rollback|abort)\b/i.test(sql)) throw doomed(transaction.doom);
     if (control === 'commit') for (const lease of transaction?.leases ?? []) lease.assertHeld();
     return control;
   }

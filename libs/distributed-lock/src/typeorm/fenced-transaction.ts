@@ -1,0 +1,121 @@
+import type { DataSource, EntityManager, QueryRunner } from 'typeorm';
+
+import {
+  contextLeases,
+  FencedOutError,
+  LockConfigInvalidError,
+  LockNotHeldError,
+  type Lease,
+} from '../core/index.js';
+import { dialectOf } from './dialect.js';
+import { guardOf, guardsOfLease, type DataSourceGuard } from './guard-data-source.js';
+import { driverCode, retryTransient } from './transient.js';
+
+export interface FencedTransactionOptions {
+  /** Default: the guarded DataSource whose rows the locks held here protect, if there is one such. */
+  readonly dataSource?: DataSource;
+  /** Default: that of the database. */
+  readonly isolation?: Parameters<QueryRunner['startTransaction']>[0];
+}
+
+const SERIALIZATION_FAILURE = '40001';
+
+/**
+ * Runs `work` in a transaction that a stale owner cannot commit: its first statement pins the fence rows of the locks held
+ * here, so that no successor can begin before the transaction has ended, and it commits only while these locks are held.
+ *
+ * `work` gets the manager of the transaction. Inside a transaction of the same DataSource it becomes a part of that one. On
+ * PostgreSQL, the server ends the transaction when it stands idle for longer than the leases had left at its start, so that
+ * a stopped owner does not keep its successor out for ever. SQLite has neither share locks nor such a limit: there the
+ * transaction is the only writer of the whole file from its first statement on, and a stopped process keeps everybody out
+ * until it goes on or is killed.
+ *
+ * @throws {FencedOutError} a newer owner is there; nothing was written
+ * @throws {LeaseLostError | LeaseUncertainError} a lock was lost or is in doubt; nothing was written
+ * @throws {LockNotHeldError} no lock is held here; `work` did not run
+ * @throws {LockConfigInvalidError} it is not clear which DataSource is meant, or it has no guards; `work` did not run
+ * @throws {RolledBackAtCommitError} PostgreSQL rolled back, because the error of a statement had been swallowed
+ */
+export async function fencedTransaction<T>(
+  work: (manager: EntityManager) => Promise<T>,
+  { dataSource, isolation }: FencedTransactionOptions = {},
+): Promise<T> {
+  const held = contextLeases().filter((lease) => lease.state.kind !== 'released');
+  if (held.length === 0) throw nothingHeld();
+  const guard = dataSource ? guardGiven(dataSource) : guardMeant(held);
+  const leases = held.filter((lease) => guard.fence.concerns(lease.key));
+  if (leases.length === 0) refuse('none of its entities is fenced by a lock that is held here');
+  for (const lease of leases) lease.assertHeld();
+  const outer = guard.transactions.current()?.runner;
+  let entered = false;
+  const pinned = async (manager: EntityManager): Promise<T> => {
+    const runner = manager.queryRunner as QueryRunner;
+    if (!outer) await limitIdling(runner, leases);
+    for (const lease of leases) await pin(guard, runner, lease);
+    entered = true;
+    return work(manager);
+  };
+  const run = (): Promise<T> => transaction(outer?.manager ?? guard.dataSource.manager, isolation, pinned);
+  return run().catch((error: unknown) => {
+    // The fence was raised between the snapshot and the pin. A savepoint would keep the snapshot: only a new one helps.
+    if (outer || entered || driverCode(error) !== SERIALIZATION_FAILURE) throw error;
+    return run();
+  });
+}
+
+function transaction<T>(
+  manager: EntityManager,
+  isolation: FencedTransactionOptions['isolation'],
+  work: (manager: EntityManager) => Promise<T>,
+): Promise<T> {
+  return isolation === undefined ? manager.transaction(work) : manager.transaction(isolation, work);
+}
+
+async function pin({ fence, rows }: DataSourceGuard, runner: QueryRunner, lease: Lease): Promise<void> {
+  if (!fence.isRaised(lease)) await fence.raiseLate(runner, lease);
+  if (await retryTransient(lease.remainingMs, () => rows.pin(runner, lease))) return;
+  throw new FencedOutError(
+    `The transaction under "${lease.key}" (token ${lease.token}) did not begin: a newer owner has the lock. Nothing was ` +
+      'written; stop here and read the data again.',
+    { key: lease.key, store: lease.store },
+  );
+}
+
+/** A shorter limit of the application's own stays. */
+async function limitIdling(runner: QueryRunner, leases: readonly Lease[]): Promise<void> {
+  if (dialectOf(runner.manager.dataSource) !== 'postgres') return;
+  const limitMs = Math.max(1, Math.floor(Math.min(...leases.map((lease) => lease.remainingMs))));
+  await runner.query(
+    `SELECT set_config(name, CASE WHEN CAST(setting AS bigint) BETWEEN 1 AND ${limitMs} THEN setting ELSE '${limitMs}' END, true) ` +
+      "FROM pg_settings WHERE name = 'idle_in_transaction_session_timeout'",
+  );
+}
+
+function guardGiven(dataSource: DataSource): DataSourceGuard {
+  return (
+    guardOf(dataSource) ?? refuse('it has no guards; see DistributedLockTypeOrmModule and guardDataSource()')
+  );
+}
+
+function guardMeant(leases: readonly Lease[]): DataSourceGuard {
+  const [guard, another] = new Set(leases.flatMap(guardsOfLease));
+  if (!guard) refuse('no guarded DataSource has rows that the locks held here protect');
+  if (another) refuse('several have rows that the locks held here protect; write { dataSource }');
+  return guard;
+}
+
+function refuse(why: string): never {
+  throw new LockConfigInvalidError(
+    `fencedTransaction() cannot choose its DataSource: ${why}. The work did not run.`,
+  );
+}
+
+function nothingHeld(): LockNotHeldError {
+  const outlived = contextLeases()[0];
+  return new LockNotHeldError(
+    (outlived ? `Lock "${outlived.key}" has been released` : 'No lock is held here') +
+      ', so there is nothing that could fence a transaction. The work did not run; call fencedTransaction() inside a ' +
+      '@Locked method or withLock().',
+    { key: outlived?.key, outcome: 'not-started' },
+  );
+}
