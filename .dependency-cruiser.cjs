@@ -67,6 +67,15 @@ module.exports = {
       },
     },
     {
+      name: 'inner-folders-through-their-index',
+      severity: 'error',
+      from: { path: `(${SRC}/.+/)[^/]+$` },
+      to: {
+        path: `${SRC}/(core|stores/[^/]+|nest|typeorm|testing)/[^/]+/`,
+        pathNot: ['$1[^/]+$', '/index\\.ts$'],
+      },
+    },
+    {
       name: 'root-through-the-index',
       severity: 'error',
       from: { path: `${SRC}/[^/]+\\.ts$` },
@@ -93,6 +102,12 @@ module.exports = {
       severity: 'error',
       from: { path: '^(libs|apps)/[^/]+/src/' },
       to: { path: '^(test|bench|scripts)/' },
+    },
+    {
+      name: 'only-specs-know-test-tools',
+      severity: 'error',
+      from: { path: '^(libs|apps)/[^/]+/src/', pathNot: SPEC },
+      to: { path: '^(libs|apps)/[^/]+/test/' },
     },
     {
       name: 'source-does-not-run-tests',
@@ -122,7 +137,7 @@ module.exports = {
       comment: 'What ships may not lean on a development dependency.',
       severity: 'error',
       from: { path: '^(libs|apps)/[^/]+/src/', pathNot: SPEC },
-      to: { dependencyTypes: ['npm-no-pkg', 'npm-unknown'] },
+      to: { dependencyTypes: ['npm-no-pkg', 'npm-unknown', 'npm-dev'], dependencyTypesNot: ['npm-peer'] },
     },
   ],
   options: {
@@ -131,7 +146,8 @@ module.exports = {
     doNotFollow: { path: 'node_modules' },
     exclude: { path: '(^|/)dist/' },
     enhancedResolveOptions: {
-      conditionNames: ['import', 'require', 'node', 'default', 'types'],
+      exportsFields: ['exports'],
+      conditionNames: ['import', 'require', 'node', 'default'],
       extensions: ['.ts', '.mts', '.js', '.mjs', '.cjs', '.json'],
     },
   },
