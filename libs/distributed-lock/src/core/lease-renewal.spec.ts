@@ -199,7 +199,7 @@ describe('the renewal of a lease', () => {
     lease.onStateChange(() => {
       throw new Error('broken');
     });
-    lease.onStateChange((() => Promise.reject(new Error('broken'))));
+    lease.onStateChange(() => Promise.reject(new Error('broken')));
     lease.onStateChange(({ kind }) => seen.push(kind));
     await clock.advance(1_000);
     await settled();

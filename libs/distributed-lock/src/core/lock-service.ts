@@ -205,10 +205,15 @@ export class LockService {
 
   async #join<T>(held: Section<Hold>, wanted: Wanted, work: LockedWork<T>): Promise<T> {
     const { hold } = held;
-    const signals = wanted.signal ? [wanted.signal] : [];
-    const section = await held.openChild({ timeoutMs: wanted.waitMs, signals });
-    if (section === 'aborted') throw wanted.signal?.reason;
+    const { signal, waitMs: timeoutMs } = wanted;
+    signal?.throwIfAborted();
+    const signals = signal ? [signal, hold.lease.signal] : [hold.lease.signal];
+    const section = await held.openChild({ timeoutMs, signals });
     if (section === 'timed-out') throw siblingsTookTooLong(wanted);
+    if (section === 'aborted') {
+      signal?.throwIfAborted();
+      throw hold.lease.signal.reason;
+    }
     try {
       hold.lease.assertHeld();
       return await hold.runIn(section, () => work(hold.lease));

@@ -29,6 +29,11 @@ export class Section<Hold> {
     return this.#running === 0;
   }
 
+  /** True once all work of the hold has ended. */
+  get over(): boolean {
+    return this.host ? this.host.over : this.complete;
+  }
+
   /** Waits for its turn among its siblings, and keeps the hold alive meanwhile. */
   async openChild(limit: WaitLimit): Promise<Section<Hold> | Exclude<WaitEnd, 'woken'>> {
     const host = this.#nearestOpen();
@@ -78,7 +83,15 @@ const storage = (shared[STORAGE] ??= new AsyncLocalStorage<Frame<unknown>>());
 
 /** Runs `work` inside `section`. Never `enterWith`: that would leak the hold into the caller's own chain. */
 export function runInside<T>(section: Section<unknown>, work: () => T): T {
-  return storage.run({ section, outer: storage.getStore() }, work);
+  return storage.run({ section, outer: livingFrame(storage.getStore()) }, work);
+}
+
+/** Leaves out the holds that are over: a chain that starts its own next round would grow for ever otherwise. */
+function livingFrame(frame: Frame<unknown> | undefined): Frame<unknown> | undefined {
+  if (!frame) return undefined;
+  const outer = livingFrame(frame.outer);
+  if (frame.section.over) return outer;
+  return outer === frame.outer ? frame : { section: frame.section, outer };
 }
 
 /** Runs `work` in a chain that is inside of no section. */
