@@ -60,13 +60,16 @@ type Settled<T> =
         ? false
         : true;
 
-type FitsBusy<M extends Method, Busy extends OnBusy> = Busy extends 'skip'
-  ? FitsSkip<ReturnType<M>>
-  : Busy extends (busy: never, ...args: infer A) => infer R
-    ? TakesArgumentsOf<M, A> extends true
-      ? FitsInstead<ReturnType<M>, R>
-      : { readonly 'onBusy has to take the parameters of the method, after the busy key': never }
-    : unknown;
+/** All of {@link OnBusy} is what the compiler falls back to when the option is not given. */
+type FitsBusy<M extends Method, Busy extends OnBusy> = [OnBusy] extends [Busy]
+  ? unknown
+  : Busy extends 'skip'
+    ? FitsSkip<ReturnType<M>>
+    : Busy extends (busy: never, ...args: infer A) => infer R
+      ? TakesArgumentsOf<M, A> extends true
+        ? FitsInstead<ReturnType<M>, R>
+        : { readonly 'onBusy has to take the parameters of the method, after the busy key': never }
+      : unknown;
 
 type FitsSkip<R> =
   IsAny<R> extends true

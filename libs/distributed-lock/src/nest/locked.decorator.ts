@@ -41,7 +41,7 @@ export type LockedDecorator<K, Busy extends OnBusy> = <M extends Method>(
  *
  * @throws {LockConfigInvalidError} when the class is loaded: a template names no parameter, or this is no method
  */
-export function Locked<K extends KeySource, Busy extends OnBusy = 'throw'>(
+export function Locked<K extends KeySource, Busy extends OnBusy>(
   key: K,
   options: LockedOptions<Busy> = {},
 ): LockedDecorator<K, Busy> {

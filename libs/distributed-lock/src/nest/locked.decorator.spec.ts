@@ -1,0 +1,375 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+
+import { currentLease, LockService, type Lease, type LockEvent } from '../core/index.js';
+import { memoryStore } from '../stores/memory/index.js';
+import { CurrentLease } from './current-lease.decorator.js';
+import { Locked } from './locked.decorator.js';
+import type { BusyLock } from './locked-options.js';
+import { serveStandalone } from './locks-of-object.js';
+
+function mark(): MethodDecorator {
+  return (_target, _name, descriptor) => Reflect.defineMetadata('mark', 'below', descriptor.value as object);
+}
+
+class Billing {
+  readonly ran: string[] = [];
+
+  @Locked('invoice:<id>')
+  @mark()
+  async settle(id: string, pause = 0): Promise<string> {
+    this.ran.push(id);
+    await sleep(pause);
+    return `${id} under ${currentLease()?.key}`;
+  }
+
+  @Locked('invoice:<0>', { waitMs: 0 })
+  async settleNow(_id: string): Promise<number | undefined> {
+    return Promise.resolve(currentLease()?.token);
+  }
+
+  @Locked('invoice:<id>', { onBusy: 'skip' })
+  async settleUnlessBusy(id: string): Promise<string | undefined> {
+    return Promise.resolve(id);
+  }
+
+  @Locked('invoice:<id>', { waitMs: 0, onBusy: (busy, id: string) => `${busy.key} of ${id} is busy` })
+  async settleOrSay(id: string): Promise<string> {
+    return this.settle(id);
+  }
+
+  @Locked('invoice:<id>', {
+    waitMs: 0,
+    onBusy: (busy: BusyLock) => {
+      throw new RangeError(`again in ${busy.retryAfterMs}`);
+    },
+  })
+  async settleOrThrow(id: string): Promise<string> {
+    return this.settle(id);
+  }
+
+  @Locked('batch:<id>', { onBusy: 'skip' })
+  async batch(id: string): Promise<number | undefined> {
+    return this.settleNow(id);
+  }
+
+  @Locked('invoice:<id>')
+  async withLease(id: string, @CurrentLease() lease?: Lease): Promise<string> {
+    return Promise.resolve(`${id}: ${lease?.key}`);
+  }
+
+  @Locked((id: string) => `invoice:${id}`)
+  async fail(_id: string): Promise<void> {
+    throw new TypeError('no such invoice');
+  }
+}
+
+let locks: LockService;
+let events: LockEvent[];
+
+beforeEach(() => {
+  locks = new LockService({ stores: { default: memoryStore() } });
+  events = [];
+  locks.events.subscribe((event) => events.push(event));
+  serveStandalone(locks);
+});
+
+afterEach(async () => {
+  serveStandalone(undefined);
+  await locks.close(0);
+});
+
+describe('@Locked', () => {
+  it('runs the method under the lock that its arguments name, with its this and its result', async () => {
+    const billing = new Billing();
+    await expect(billing.settle('42')).resolves.toBe('42 under invoice:42');
+    expect(billing.ran).toEqual(['42']);
+    expect(locks.busy).toBe(false);
+  });
+
+  it('C115: locks another key for each call, however many run at once', async () => {
+    const billing = new Billing();
+    const results = await Promise.all(['1', '2', '3', '1'].map((id) => billing.settle(id, 5)));
+    expect(results).toEqual([
+      '1 under invoice:1',
+      '2 under invoice:2',
+      '3 under invoice:3',
+      '1 under invoice:1',
+    ]);
+    expect(billing.ran).toEqual(['1', '2', '3', '1']);
+  });
+
+  it('C115: rejects, and does not run the method, when a part of the key is missing', async () => {
+    const billing = new Billing();
+    const call = billing.settle('');
+    expect(call).toBeInstanceOf(Promise);
+    await expect(call).rejects.toMatchObject({ code: 'LOCK_KEY_INVALID', outcome: 'not-started' });
+    await expect(billing.settle(undefined as never)).rejects.toMatchObject({ code: 'LOCK_KEY_INVALID' });
+    expect(billing.ran).toEqual([]);
+  });
+
+  it('C038: two methods with one key exclude each other, whatever their classes and names', async () => {
+    class Cancellation {
+      @Locked('invoice:<nr>', { waitMs: 0 })
+      async cancel(nr: string): Promise<string> {
+        return Promise.resolve(nr);
+      }
+    }
+    const settling = new Billing().settle('42', 20);
+    await sleep(1);
+    await expect(new Cancellation().cancel('42')).rejects.toMatchObject({
+      code: 'LOCK_TIMEOUT',
+      key: 'invoice:42',
+    });
+    await settling;
+    await expect(new Cancellation().cancel('42')).resolves.toBe('42');
+  });
+
+  it('passes the error of the method on, and gives the lock back', async () => {
+    const billing = new Billing();
+    await expect(billing.fail('42')).rejects.toThrow(new TypeError('no such invoice'));
+    expect(locks.busy).toBe(false);
+  });
+
+  it('keeps the name, the length, the properties and the metadata of the method', () => {
+    const { settle } = Billing.prototype;
+    expect(settle.name).toBe('settle');
+    expect(settle).toHaveLength(1);
+    expect(Reflect.getMetadata('mark', settle)).toBe('below');
+    expect(Reflect.getMetadata('design:returntype', Billing.prototype, 'settle')).toBe(Promise);
+  });
+
+  it('leaves no trace on the instance that printing, comparing or copying would show', async () => {
+    const billing = new Billing();
+    await billing.settle('1');
+    expect(Reflect.ownKeys(billing)).toEqual(['ran']);
+  });
+});
+
+describe('@Locked on a busy key', () => {
+  let release: () => Promise<unknown>;
+
+  beforeEach(async () => {
+    const lease = await locks.acquire('invoice:42');
+    release = () => lease.release();
+  });
+
+  it("skips without waiting, resolves with undefined, and tells by an event, with onBusy: 'skip'", async () => {
+    const startedAt = performance.now();
+    await expect(new Billing().settleUnlessBusy('42')).resolves.toBeUndefined();
+    expect(performance.now() - startedAt).toBeLessThan(1_000);
+    const skipped = events.filter(({ type }) => type === 'skipped');
+    expect(skipped).toEqual([
+      {
+        type: 'skipped',
+        key: 'invoice:42',
+        template: 'invoice:<id>',
+        store: 'default',
+        retryAfterMs: expect.any(Number),
+      },
+    ]);
+    await release();
+    await expect(new Billing().settleUnlessBusy('42')).resolves.toBe('42');
+  });
+
+  it('resolves with what onBusy returns, and rejects with what it throws', async () => {
+    await expect(new Billing().settleOrSay('42')).resolves.toBe('invoice:42 of 42 is busy');
+    await expect(new Billing().settleOrThrow('42')).rejects.toThrow(RangeError);
+    await release();
+    await expect(new Billing().settleOrSay('42')).resolves.toBe('42 under invoice:42');
+  });
+
+  it('does not take a busy key inside the body for its own', async () => {
+    await expect(new Billing().batch('42')).rejects.toMatchObject({
+      code: 'LOCK_TIMEOUT',
+      key: 'invoice:42',
+    });
+    expect(events.filter(({ type }) => type === 'skipped')).toEqual([]);
+  });
+});
+
+describe('@Locked and nested calls', () => {
+  class Parent {
+    readonly tokens: (number | undefined)[] = [];
+
+    @Locked('invoice:<id>')
+    async pay(id: string): Promise<void> {
+      this.tokens.push(currentLease()?.token);
+      await this.recalculate(id);
+    }
+
+    @Locked('invoice:<0>')
+    async recalculate(_id: string): Promise<void> {
+      this.tokens.push(currentLease()?.token);
+      return Promise.resolve();
+    }
+  }
+
+  class Child extends Parent {
+    @Locked('invoice:<id>')
+    override async pay(id: string): Promise<void> {
+      this.tokens.push(currentLease()?.token);
+      await super.pay(id);
+    }
+  }
+
+  it('C137: joins the hold of the call chain: one token, one release, also through super', async () => {
+    const child = new Child();
+    await child.pay('42');
+    expect(child.tokens).toHaveLength(3);
+    expect(new Set(child.tokens).size).toBe(1);
+    expect(events.filter(({ type }) => type === 'acquired')).toHaveLength(1);
+    expect(events.filter(({ type }) => type === 'released')).toHaveLength(1);
+  });
+
+  it('C137: two parallel calls inside one hold take turns', async () => {
+    let inside = 0;
+    let most = 0;
+    class Parallel {
+      @Locked('invoice:1')
+      async both(): Promise<void> {
+        await Promise.all([this.one(), this.one()]);
+      }
+
+      @Locked('invoice:1')
+      async one(): Promise<void> {
+        most = Math.max(most, ++inside);
+        await sleep(2);
+        inside -= 1;
+      }
+    }
+    await new Parallel().both();
+    expect(most).toBe(1);
+  });
+
+  it('takes both locks of a method that is decorated twice', async () => {
+    class Twice {
+      @Locked('a:<id>')
+      @Locked('b:<id>')
+      async run(id: string): Promise<string> {
+        return Promise.resolve(`${currentLease(`a:${id}`)?.key} ${currentLease(`b:${id}`)?.key}`);
+      }
+    }
+    await expect(new Twice().run('1')).resolves.toBe('a:1 b:1');
+  });
+});
+
+describe('@Locked and @CurrentLease', () => {
+  it('fills the parameter with the lease, whatever was passed', async () => {
+    await expect(new Billing().withLease('1')).resolves.toBe('1: invoice:1');
+    await expect(new Billing().withLease('1', { key: 'forged' } as Lease)).resolves.toBe('1: invoice:1');
+  });
+
+  it('refuses to stand on a constructor', () => {
+    const declare = (): unknown => {
+      class Wrong {
+        constructor(@CurrentLease() readonly lease: Lease) {}
+      }
+      return Wrong;
+    };
+    expect(declare).toThrow(/while an object is constructed/);
+  });
+});
+
+describe('@Locked on what cannot be locked', () => {
+  it('C045: an unbound call is refused and says what to write', async () => {
+    const billing = new Billing();
+    const { settle } = billing;
+    await expect(settle('42')).rejects.toMatchObject({
+      code: 'LOCK_CONFIG_INVALID',
+      message: expect.stringMatching(
+        /Billing\.settle was called without its object.*\(\) => this\.settle\(…\)/s,
+      ),
+    });
+    await expect(settle.call({} as Billing, '42')).rejects.toThrow(/without its object/);
+    expect(billing.ran).toEqual([]);
+  });
+
+  it('an object made with "new" outside Nest is refused, and LockTesting is named', async () => {
+    serveStandalone(undefined);
+    const billing = new Billing();
+    await expect(billing.settle('42')).rejects.toMatchObject({
+      code: 'LOCK_CONFIG_INVALID',
+      outcome: 'not-started',
+      message: expect.stringMatching(/Billing\.settle.*"new" outside Nest.*LockTesting\.install\(\)/s),
+    });
+    expect(billing.ran).toEqual([]);
+  });
+
+  it('a property throws, as do an accessor and a decorator of the standard kind', () => {
+    const decorate = Locked('x');
+    class Plain {
+      get value(): number {
+        return 1;
+      }
+    }
+    const descriptor = Object.getOwnPropertyDescriptor(Plain.prototype, 'value');
+    expect(() => decorate(Plain.prototype, 'field')).toThrow(/Plain\.field: only a method can be locked/);
+    expect(() => decorate(Plain.prototype, 'value', descriptor as never)).toThrow(
+      /Plain\.value: only a method/,
+    );
+    expect(() => decorate(() => undefined, { kind: 'method' } as never)).toThrow(/experimentalDecorators/);
+  });
+
+  it('C024: a template that names no parameter throws while the class is loaded', () => {
+    const declare = (): unknown => {
+      class Minified {
+        @Locked('invoice:<id>')
+        async settle(a: string): Promise<string> {
+          return Promise.resolve(a);
+        }
+      }
+      return Minified;
+    };
+    expect(declare).toThrow(/Minified\.settle: "invoice:<id>".*there are: <a>/);
+  });
+
+  it('C127: a method that comes to a stream without saying so is refused, and the stream never runs', async () => {
+    let started = false;
+    class Streams {
+      @Locked('invoice:<0>')
+      inferred(_id: string): Promise<unknown> {
+        return stream() as never;
+      }
+    }
+    async function* stream(): AsyncGenerator<number> {
+      started = true;
+      yield await Promise.resolve(1);
+    }
+    await expect(new Streams().inferred('1')).rejects.toMatchObject({
+      code: 'LOCK_CONFIG_INVALID',
+      outcome: 'unknown',
+      message: expect.stringMatching(
+        /Streams\.inferred.*after the lock has been given back.*returns: 'async-iterable'/s,
+      ),
+    });
+    expect(started).toBe(false);
+    expect(locks.busy).toBe(false);
+  });
+
+  it('C127: a plain value at run time becomes a promise of it, under the lock', async () => {
+    class Untyped {
+      @Locked('invoice:<0>')
+      // eslint-disable-next-line @typescript-eslint/no-explicit-any -- as untyped code has it
+      value(_id: string): any {
+        return currentLease()?.key;
+      }
+    }
+    const result: unknown = new Untyped().value('1');
+    expect(result).toBeInstanceOf(Promise);
+    await expect(result).resolves.toBe('invoice:1');
+  });
+
+  it('C127: a synchronous generator is refused while the class is loaded', () => {
+    const declare = (): unknown => {
+      class Generators {
+        // @ts-expect-error -- a generator is neither a promise nor a stream
+        @Locked('invoice:<id>')
+        *walk(id: string): Generator<string> {
+          yield id;
+        }
+      }
+      return Generators;
+    };
+    expect(declare).toThrow(/Generators\.walk: a generator cannot wait.*async \*walk\(\)/);
+  });
+});
