@@ -32,6 +32,8 @@ export function memoryStore(options: MemoryStoreOptions = {}): LockStore {
   return new MemoryStore(options.clock ?? systemClock);
 }
 
+const SMALLEST_SWEEP = 1_000;
+
 class MemoryStore implements LockStore {
   readonly kind = 'memory';
   readonly minTtlMs = 1;
@@ -39,6 +41,7 @@ class MemoryStore implements LockStore {
   readonly #held = new Map<string, Held>();
   /** One counter for all keys: larger than the last token of each, without remembering each. */
   #lastToken = 0;
+  #sweepAtSize = SMALLEST_SWEEP;
 
   constructor(private readonly clock: Clock) {}
 
@@ -48,6 +51,7 @@ class MemoryStore implements LockStore {
     if (present && present.ownerId !== ownerId) {
       return Promise.resolve({ kind: 'busy', retryAfterMs: present.endsAtMs - nowMs });
     }
+    this.#sweepWhenGrown(nowMs);
     const token = present?.token ?? this.#nextToken();
     this.#held.set(key, { ownerId, token, endsAtMs: nowMs + ttlMs });
     return Promise.resolve({ kind: 'granted', token });
@@ -66,8 +70,8 @@ class MemoryStore implements LockStore {
     return Promise.resolve('released');
   }
 
+  /** Ends nothing: two applications may share the store, and what is kept for a minimum hold outlives both. */
   close(): Promise<void> {
-    this.#held.clear();
     return Promise.resolve();
   }
 
@@ -84,6 +88,13 @@ class MemoryStore implements LockStore {
     if (!held || held.endsAtMs > nowMs) return held;
     this.#held.delete(key);
     return undefined;
+  }
+
+  /** Keys that were kept after their release, and then never asked for again, would pile up. */
+  #sweepWhenGrown(nowMs: number): void {
+    if (this.#held.size < this.#sweepAtSize) return;
+    for (const key of this.#held.keys()) this.#present(key, nowMs);
+    this.#sweepAtSize = Math.max(SMALLEST_SWEEP, this.#held.size * 2);
   }
 
   #nextToken(): number {
