@@ -113,7 +113,7 @@ export function matchKey(template: KeyTemplate, key: string): readonly string[] 
  * @throws {LockConfigInvalidError} a template with placeholders has to be rendered first
  */
 export function labelledKey(input: KeyInput): LabelledKey {
-  if (typeof input === 'string') return { key: requireKey(input), template: input.replace(/:.*$/s, ':…') };
+  if (typeof input === 'string') return { key: requireKey(input), template: labelOf(input) };
   if (!isLockKey(input)) return { key: requireKey(input.key), template: input.template };
   const { text, placeholders } = input.template;
   if (placeholders[0]) {
@@ -221,8 +221,15 @@ function property(holder: unknown, name: string): unknown {
   return holder === null || holder === undefined ? undefined : (holder as Record<string, unknown>)[name];
 }
 
+function labelOf(key: string): string {
+  const colon = key.indexOf(':');
+  return colon < 0 ? key : `${key.slice(0, colon)}:…`;
+}
+
+const ASCII = /^[\0-\x7f]*$/;
+
 function isBroken(text: string): boolean {
-  return /\p{Surrogate}/u.test(text);
+  return !ASCII.test(text) && /\p{Surrogate}/u.test(text);
 }
 
 function describe(value: unknown): string {

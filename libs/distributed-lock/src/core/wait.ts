@@ -1,3 +1,5 @@
+import { setMaxListeners } from 'node:events';
+
 import type { Clock, Timer } from './clock.js';
 
 export type WaitEnd = 'woken' | 'timed-out' | 'aborted';
@@ -31,6 +33,8 @@ export function startWait(
     onEnd(how);
     return true;
   };
+  // One signal may end thousands of waits at once. None of them leaks, so Node need not warn after ten.
+  if (signals.length > 0) setMaxListeners(0, ...signals);
   for (const signal of signals) signal.addEventListener('abort', onAbort);
   if (signals.some((signal) => signal.aborted)) end('aborted');
   else if (Number.isFinite(timeoutMs)) timer = clock.schedule(timeoutMs, () => end('timed-out'));
@@ -81,10 +85,6 @@ export function withinTime<T>(
 }
 
 /** A driver may throw before it returns a promise; that is a rejection like any other. */
-function begin<T>(command: () => Promise<T>): Promise<T> {
-  try {
-    return command();
-  } catch (error) {
-    return Promise.reject(error);
-  }
+async function begin<T>(command: () => Promise<T>): Promise<T> {
+  return command();
 }
