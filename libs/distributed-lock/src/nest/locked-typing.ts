@@ -20,24 +20,23 @@ export type Fits<M extends Method, K, Busy extends OnBusy> = FitsKey<M, K> &
 type FitsKey<M extends Method, K> = K extends string | { readonly template: KeyTemplate }
   ? unknown
   : K extends (...args: infer A) => unknown
-    ? TakesArgumentsOf<M, A> extends true
-      ? unknown
-      : { readonly 'the key function has to take the parameters of the method': never }
+    ? Unless<
+        M,
+        TakesArgumentsOf<M, A>,
+        { readonly 'the key function has to take the parameters of the method': never }
+      >
     : unknown;
-
-type TakesArgumentsOf<M extends Method, A extends unknown[]> = ((...args: A) => void) extends (
-  ...args: Parameters<M>
-) => void
-  ? true
-  : false;
 
 type FitsResult<R> =
   IsAny<R> extends true
     ? unknown
     : [R] extends [Promise<infer T>]
-      ? Settled<T> extends true
-        ? Accepts<R, Promise<T>>
-        : { readonly 'a stream inside a promise would outlive the lock: return the stream itself': never }
+      ? Accepts<R, Promise<T>> &
+          Unless<
+            R,
+            SettlesAtOnce<T>,
+            { readonly 'a stream inside a promise would outlive the lock: return the stream itself': never }
+          >
       : [R] extends [Observable<infer T>]
         ? Accepts<R, Observable<T>>
         : [R] extends [AsyncIterable<infer T>]
@@ -51,24 +50,18 @@ interface NotAsync {
 /** The caller gets our promise, stream or generator: a method that promises a subclass of them cannot be locked. */
 type Accepts<R, Given> = [Given] extends [R] ? unknown : NotAsync;
 
-type Settled<T> =
-  IsAny<T> extends true
-    ? true
-    : [T] extends [never]
-      ? true
-      : T extends Observable<unknown> | AsyncIterable<unknown> | { getStream(): AsyncIterable<unknown> }
-        ? false
-        : true;
-
 /** All of {@link OnBusy} is what the compiler falls back to when the option is not given. */
 type FitsBusy<M extends Method, Busy extends OnBusy> = [OnBusy] extends [Busy]
   ? unknown
   : Busy extends 'skip'
     ? FitsSkip<ReturnType<M>>
     : Busy extends (busy: never, ...args: infer A) => infer R
-      ? TakesArgumentsOf<M, A> extends true
-        ? FitsInstead<ReturnType<M>, R>
-        : { readonly 'onBusy has to take the parameters of the method, after the busy key': never }
+      ? FitsInstead<ReturnType<M>, R> &
+          Unless<
+            M,
+            TakesArgumentsOf<M, A>,
+            { readonly 'onBusy has to take the parameters of the method, after the busy key': never }
+          >
       : unknown;
 
 type FitsSkip<R> =
@@ -88,5 +81,29 @@ type FitsInstead<R, Instead> =
     : [Instead] extends [R | (R extends Promise<infer T> ? T : never)]
       ? unknown
       : { readonly 'onBusy has to return what the method returns': never };
+
+/*
+ * Conditions are `true` or `never`. With the type parameter of a class in them they stay open, and an open condition
+ * accepts nothing; looked at through a box, it only has to be impossible to refuse. `Given` keeps the compiler from
+ * looking before the method is known.
+ */
+
+type Unless<Given, Condition, Refusal> = [Given, Boxed<Condition>] extends [unknown, Boxed<never>]
+  ? Refusal
+  : unknown;
+
+interface Boxed<T> {
+  readonly boxed: T;
+}
+
+type TakesArgumentsOf<M extends Method, A extends unknown[]> = ((...args: A) => void) extends (
+  ...args: Parameters<M>
+) => void
+  ? true
+  : never;
+
+type SettlesAtOnce<T> = [T] extends [never] ? true : T extends Stream ? never : true;
+
+type Stream = Observable<unknown> | AsyncIterable<unknown> | { getStream(): AsyncIterable<unknown> };
 
 type IsAny<T> = 0 extends 1 & T ? true : false;
