@@ -2,7 +2,7 @@ import type { QueryRunner } from 'typeorm';
 
 import type { Lease } from '../core/index.js';
 import type { Dialect } from './dialect.js';
-import { storedKey } from './lease-table/stored-key.js';
+import { storedKey } from './lease-table/index.js';
 import { textLiteral } from './sql-text.js';
 
 /** What the fence knows of a key. */

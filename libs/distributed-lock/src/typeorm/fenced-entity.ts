@@ -41,7 +41,10 @@ export class FencedEntity {
 
   /** True when what the key lacks will be made by the database, so that nobody can have locked it. */
   getsItsKey(row: object): boolean {
-    return this.keyColumns.every((column) => column.getEntityValue(row) != null || isGenerated(column, row));
+    return this.keyColumns.every(
+      (column) =>
+        column.getEntityValue(row) != null || column.isGenerated || typeof column.default === 'function',
+    );
   }
 
   /** True when `values` name a column of the key. */
@@ -98,14 +101,6 @@ function pathsOf(column: ColumnMetadata): string[] {
   return relation && referenced
     ? [propertyPath, `${relation.propertyPath}.${referenced.propertyPath}`]
     : [propertyPath];
-}
-
-function isGenerated(column: ColumnMetadata, row: object): boolean {
-  if (column.isGenerated || typeof column.default === 'function') return true;
-  const { relationMetadata: relation, referencedColumn: referenced } = column;
-  if (!relation || !referenced) return false;
-  const related: unknown = relation.getEntityValue(row);
-  return typeof related === 'object' && related !== null && isGenerated(referenced, related);
 }
 
 function refuse(metadata: EntityMetadata, why: string): never {

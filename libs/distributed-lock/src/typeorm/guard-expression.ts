@@ -3,7 +3,7 @@ import { randomBytes } from 'node:crypto';
 import { matchKey } from '../core/index.js';
 import type { Dialect } from './dialect.js';
 import type { ColumnMetadata, FencedEntity } from './fenced-entity.js';
-import { storedKey } from './lease-table/stored-key.js';
+import { storedKey } from './lease-table/index.js';
 import type { Proof } from './proof.js';
 import { asBinaryText, textLiteral } from './sql-text.js';
 

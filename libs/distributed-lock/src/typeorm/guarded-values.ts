@@ -2,18 +2,22 @@ import type { EntityMetadata } from 'typeorm';
 
 import type { FencedEntity } from './fenced-entity.js';
 
-/** An expression for the token column. It is asked for when TypeORM builds the statement. */
-export interface ColumnGuard {
+/** What goes into the token column, as SQL, and the token that the row will have then, where one is known. */
+export interface TokenValue {
   readonly sql: string;
-  /** What the row's token will be when the statement has run. */
   readonly token: number | null;
-  /** Looks at what an update is going to change, just before the statement is built. */
-  checkChanges?(changes: object): void;
-  /** Looks at the row that is going to be inserted, just before the statement is built. */
-  checkRow?(row: object): void;
 }
 
+/** Looks at all values of a statement, just before TypeORM builds it, and gives the one of the token column. */
+export type ColumnGuard = (values: object) => TokenValue;
+
 type Expression = () => string;
+
+interface Guarded {
+  readonly guard: ColumnGuard;
+  /** The entity, or the values that user code gave. */
+  readonly subject: object;
+}
 
 /**
  * Gives the token column its values. Nothing is put on the entity itself: TypeORM asks the column for the value of an
@@ -22,31 +26,29 @@ type Expression = () => string;
  */
 export class GuardedValues {
   readonly #waiting = new WeakMap<object, Expression>();
-  readonly #guards = new WeakMap<Expression, ColumnGuard>();
+  readonly #guarded = new WeakMap<Expression, Guarded>();
   readonly #written = new WeakMap<object, number>();
 
   /** Teaches the column of `entity` to answer from here. */
   attach({ metadata, tokenColumn }: FencedEntity): void {
     const ownValue = tokenColumn.getEntityValue.bind(tokenColumn);
-    tokenColumn.getEntityValue = (values, transform) => {
+    tokenColumn.getEntityValue = (values: object | null | undefined, transform?: boolean): unknown => {
       if (values == null) return values;
-      const named = ownValue(values, transform) as Expression;
-      const guard = this.#guards.get(named);
-      guard?.checkChanges?.(values);
-      return guard ? named : this.#waiting.get(values);
+      // save() asks for the value of the entity, and puts it among the values of its statement.
+      const named = this.#guarded.get(ownValue(values, transform) as Expression);
+      return named ? () => this.#evaluate(named, values) : this.#waiting.get(values);
     };
     leaveOutOfReturning(metadata, tokenColumn);
   }
 
   /** For an entity, or for the values of an insert. */
-  guard(values: object, guard: ColumnGuard): void {
-    const expression = this.#expression(values, guard);
-    this.#waiting.set(values, expression);
+  guard(subject: object, guard: ColumnGuard): void {
+    this.#waiting.set(subject, this.#expression({ guard, subject }));
   }
 
   /** For the values of an update, of which TypeORM looks at no column that they do not name. */
   guardNamed({ tokenColumn }: FencedEntity, values: object, guard: ColumnGuard): void {
-    tokenColumn.setEntityValue(values, this.#expression(values, guard));
+    tokenColumn.setEntityValue(values, this.#expression({ guard, subject: values }));
   }
 
   /** What user code says about the token does not count. */
@@ -54,27 +56,29 @@ export class GuardedValues {
     if (tokenColumn.propertyName in values) tokenColumn.setEntityValue(values, undefined);
   }
 
-  leave(values: object): void {
-    this.#waiting.delete(values);
+  leave(subject: object): void {
+    this.#waiting.delete(subject);
   }
 
   /** After the statement: an entity that shows its token shows the new one. */
-  settle({ tokenColumn }: FencedEntity, values: object): void {
-    const token = this.#written.get(values);
-    const shown = (values as Record<string, unknown>)[tokenColumn.propertyName];
+  settle({ tokenColumn }: FencedEntity, subject: object): void {
+    const token = this.#written.get(subject);
+    const shown = (subject as Record<string, unknown>)[tokenColumn.propertyName];
     if (token === undefined || shown === undefined) return;
-    tokenColumn.setEntityValue(values, token);
+    tokenColumn.setEntityValue(subject, token);
   }
 
-  #expression(values: object, guard: ColumnGuard): Expression {
-    const expression = (): string => {
-      guard.checkRow?.(values);
-      this.#waiting.delete(values);
-      if (guard.token !== null) this.#written.set(values, guard.token);
-      return guard.sql;
-    };
-    this.#guards.set(expression, guard);
+  #expression(guarded: Guarded): Expression {
+    const expression = (): string => this.#evaluate(guarded, guarded.subject);
+    this.#guarded.set(expression, guarded);
     return expression;
+  }
+
+  #evaluate({ guard, subject }: Guarded, values: object): string {
+    const { sql, token } = guard(values);
+    this.#waiting.delete(subject);
+    if (token !== null) this.#written.set(subject, token);
+    return sql;
   }
 }
 

@@ -47,21 +47,20 @@ export class Refusals {
   }
 
   /** Whoever removed the row was here after this owner read it. */
-  rowIsGone(entity: FencedEntity, proof: Proof): FencedOutError {
-    this.#tellStale(entity, proof);
+  rowIsGone(entity: FencedEntity, proofs: readonly Proof[]): FencedOutError {
+    for (const proof of proofs) this.#tellStale(entity, proof);
     return new FencedOutError(
-      `The row of ${entity.name} under "${proof.key}" is not there (any more): somebody else has removed it. ` +
+      `The row of ${entity.name} under ${listed(proofs)} is not there (any more): somebody else has removed it. ` +
         'Nothing was written, and the transaction will not commit.',
-      { key: proof.key, store: proof.lease?.store },
+      { key: proofs[0]?.key, store: proofs[0]?.lease?.store },
     );
   }
 
   /** The database refused the value of the token column. */
   byDatabase(entity: FencedEntity, proofs: readonly Proof[], cause: unknown): FencedOutError {
     for (const proof of proofs) this.#tellStale(entity, proof);
-    const held = proofs.map(({ key, token }) => `"${key}" (token ${token})`).join(', ');
     return new FencedOutError(
-      `The database refused a write to ${entity.name} under ${held}: a newer owner has the lock, or the statement ` +
+      `The database refused a write to ${entity.name} under ${listed(proofs)}: a newer owner has the lock, or the statement ` +
         'reached a row that the lock does not protect. It changed nothing, and its transaction will not commit; ' +
         'stop here and read the data again.',
       { key: proofs[0]?.key, store: proofs[0]?.lease?.store, cause },
@@ -111,4 +110,8 @@ export class Refusals {
       refused,
     });
   }
+}
+
+function listed(proofs: readonly Proof[]): string {
+  return proofs.map(({ key, token }) => `"${key}" (token ${token})`).join(', ');
 }

@@ -16,23 +16,23 @@ export class RowStamps {
     private readonly refusals: Refusals,
   ) {}
 
-  stamp(entity: FencedEntity, proof: Proof, row: ObjectLiteral, verb: Stamp['verb']): Stamp {
+  stamp(entity: FencedEntity, proofs: readonly Proof[], row: ObjectLiteral, verb: Stamp['verb']): Stamp {
     return {
       entity,
       verb,
       run: async (runner) => {
-        const { sql, parameters } = this.#statement(entity, proof, row, runner);
+        const { sql, parameters } = this.#statement(entity, proofs, row, runner);
         const { affected } = await runner.query(sql, parameters, true);
         if (affected === undefined)
           throw new Error('This driver does not say how many rows a statement wrote.');
-        if (affected !== 1) throw this.refusals.rowIsGone(entity, proof);
+        if (affected !== 1) throw this.refusals.rowIsGone(entity, proofs);
       },
     };
   }
 
   #statement(
     entity: FencedEntity,
-    proof: Proof,
+    proofs: readonly Proof[],
     row: ObjectLiteral,
     { manager }: QueryRunner,
   ): { sql: string; parameters: unknown[] } {
@@ -45,7 +45,7 @@ export class RowStamps {
     );
     return {
       sql:
-        `UPDATE ${table.join('.')} SET ${column} = ${this.expressions.forUpdate(entity, [proof])} ` +
+        `UPDATE ${table.join('.')} SET ${column} = ${this.expressions.forUpdate(entity, proofs)} ` +
         `WHERE ${isRow.join(' AND ')}`,
       parameters: primaryColumns.map((primary): unknown =>
         driver.preparePersistentValue(primary.getEntityValue(row, true), primary),

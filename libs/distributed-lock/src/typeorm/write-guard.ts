@@ -12,8 +12,9 @@ import type {
 import type { Admission } from './admission.js';
 import type { FencedEntity } from './fenced-entity.js';
 import type { GuardExpressions } from './guard-expression.js';
-import type { GuardedValues } from './guarded-values.js';
+import type { GuardedValues, TokenValue } from './guarded-values.js';
 import { currentOperation, type Stamp } from './operations.js';
+import type { Proof } from './proof.js';
 import type { Proofs } from './proofs.js';
 import type { Attempt, Refusals } from './refusals.js';
 import type { RowStamps } from './row-stamps.js';
@@ -46,8 +47,9 @@ export class WriteGuard implements EntitySubscriberInterface {
     if (metadata !== this.entity.metadata || !row) return undefined;
     this.parts.values.leave(row);
     if (unfencedReason() !== undefined) return undefined;
-    const key = this.entity.keyOf(row);
-    return key === null ? this.#guardKeyToCome(row) : this.#guardInsert(row, key, queryRunner);
+    const proofs = this.#proofsOf(this.entity.keyOf(row));
+    this.parts.values.guard(row, (values) => this.#insertValue(values));
+    return this.parts.admission.admit(this.entity, proofs, queryRunner);
   }
 
   /** From save() there is the row as it was read; from update() and update query builders there are only new values. */
@@ -82,53 +84,50 @@ export class WriteGuard implements EntitySubscriberInterface {
     return this.#stampRow(event, 'UPDATE', 'restore()', 'recover()');
   }
 
-  #guardKeyToCome(row: object): undefined {
-    if (!this.entity.getsItsKey(row)) return this.#withoutToken({ entity: this.entity, path: 'insert' });
-    this.parts.values.guard(row, { sql: this.parts.expressions.forKeyToCome(), token: null });
-  }
-
-  #guardInsert(row: object, key: string, runner: QueryRunner): Pending {
-    const { proofs, expressions, values, refusals } = this.parts;
-    const attempt = { entity: this.entity, path: 'insert', key };
-    const checkRow = (now: object): void => {
-      if (this.entity.keyOf(now) !== key) throw refusals.keyChange(attempt);
-    };
-    const proof = proofs.forKey(this.entity, key);
-    if (proof) {
-      values.guard(row, { sql: expressions.forInsert(proof), token: proof.token, checkRow });
-      return this.parts.admission.admit(this.entity, [proof], runner);
-    }
-    if (this.entity.unfencedWrites !== 'refuse') return undefined;
-    values.guard(row, { sql: expressions.forFreeInsert(proofs.qualifiedKeys(key)), token: null, checkRow });
-    return undefined;
+  /** What a key lacks before the statement is built, a cascade may have put among its values by then. */
+  #insertValue(values: object): TokenValue {
+    const { proofs, expressions } = this.parts;
+    const key = this.entity.keyOf(values);
+    if (key === null && this.entity.getsItsKey(values))
+      return { sql: expressions.forKeyToCome(), token: null };
+    const proof = key === null ? null : proofs.forKey(this.entity, key);
+    if (proof) return { sql: expressions.forInsert(proof), token: proof.token };
+    if (this.entity.unfencedWrites !== 'refuse') return { sql: '0', token: null };
+    if (key === null) throw this.parts.refusals.noToken({ entity: this.entity, path: 'insert' });
+    return { sql: expressions.forFreeInsert(proofs.qualifiedKeys(key)), token: null };
   }
 
   #guardSave(values: object, row: object, runner: QueryRunner): Pending {
     this.parts.values.leave(values);
-    const key = this.entity.keyOf(row);
-    const attempt = { entity: this.entity, path: 'save()', key };
-    const proof = key === null ? null : this.parts.proofs.forKey(this.entity, key);
-    if (!proof) return this.#withoutToken(attempt);
-    const sql = this.parts.expressions.forUpdate(this.entity, [proof]);
-    this.parts.values.guard(values, { sql, token: proof.token, checkChanges: this.#keepsKey(attempt) });
-    return this.parts.admission.admit(this.entity, [proof], runner);
+    const attempt = { entity: this.entity, path: 'save()', key: this.entity.keyOf(row) };
+    const proofs = this.#proofsOf(attempt.key);
+    if (proofs.length === 0) return this.#withoutToken(attempt);
+    this.parts.values.guard(values, (changes) => this.#updateValue(changes, proofs, attempt));
+    return this.parts.admission.admit(this.entity, proofs, runner);
   }
 
   #guardUpdate(values: object, runner: QueryRunner): Pending {
-    const { entity } = this;
-    const attempt = { entity, path: 'update()' };
-    this.parts.values.unname(entity, values);
-    const proofs = this.parts.proofs.forEntity(entity);
+    const attempt = { entity: this.entity, path: 'update()' };
+    this.parts.values.unname(this.entity, values);
+    const proofs = this.#proofsOf(null);
     if (proofs.length === 0) return this.#withoutToken(attempt);
-    const sql = this.parts.expressions.forUpdate(entity, proofs);
-    this.parts.values.guardNamed(entity, values, { sql, token: null, checkChanges: this.#keepsKey(attempt) });
-    return this.parts.admission.admit(entity, proofs, runner);
+    this.parts.values.guardNamed(this.entity, values, (changes) =>
+      this.#updateValue(changes, proofs, attempt),
+    );
+    return this.parts.admission.admit(this.entity, proofs, runner);
   }
 
-  #keepsKey(attempt: Attempt): (changes: object) => void {
-    return (changes) => {
-      if (this.entity.touchesKey(changes)) throw this.parts.refusals.keyChange(attempt);
-    };
+  #updateValue(changes: object, proofs: readonly Proof[], attempt: Attempt): TokenValue {
+    if (this.entity.touchesKey(changes)) throw this.parts.refusals.keyChange(attempt);
+    const token = proofs.length === 1 ? (proofs[0]?.token ?? null) : null;
+    return { sql: this.parts.expressions.forUpdate(this.entity, proofs), token };
+  }
+
+  /** Where the row's key is not known here, the database finds the lock that protects it among those held. */
+  #proofsOf(key: string | null): readonly Proof[] {
+    if (key === null) return this.parts.proofs.forEntity(this.entity);
+    const proof = this.parts.proofs.forKey(this.entity, key);
+    return proof ? [proof] : [];
   }
 
   #stampRow(event: RowEvent, verb: Stamp['verb'], statement: string, method: string): Pending {
@@ -136,18 +135,19 @@ export class WriteGuard implements EntitySubscriberInterface {
     const { entity: row, databaseEntity, entityId, queryRunner } = event;
     const operation = currentOperation();
     if (!row || !operation) return this.#withoutRow(entityId ? 'orphan removal' : statement, method);
-    const key = this.entity.keyOf(databaseEntity ?? row);
+    // TypeORM reads the row before, but not its relations.
+    const key = (databaseEntity && this.entity.keyOf(databaseEntity)) ?? this.entity.keyOf(row);
     const attempt = { entity: this.entity, path: method, key };
-    const proof = key === null ? null : this.parts.proofs.forKey(this.entity, key);
-    if (!proof) return this.#withoutToken(attempt);
+    const proofs = this.#proofsOf(key);
+    if (proofs.length === 0) return this.#withoutToken(attempt);
     if (!queryRunner.isTransactionActive) {
       throw this.parts.refusals.unguarded(
         attempt,
         'It takes two statements, which need a transaction: leave out { transaction: false }.',
       );
     }
-    operation.stamps.push(this.parts.stamps.stamp(this.entity, proof, databaseEntity ?? row, verb));
-    return this.parts.admission.admit(this.entity, [proof], queryRunner);
+    operation.stamps.push(this.parts.stamps.stamp(this.entity, proofs, databaseEntity ?? row, verb));
+    return this.parts.admission.admit(this.entity, proofs, queryRunner);
   }
 
   #withoutToken(attempt: Attempt): undefined {
