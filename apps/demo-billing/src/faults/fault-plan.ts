@@ -3,7 +3,10 @@ import { seededRandom, shuffled } from './seeded-random.js';
 export const FAULT_CHOICES = ['none', 'pause', 'kill', 'all'] as const;
 export type FaultChoice = (typeof FAULT_CHOICES)[number];
 
-/** Where a fault can strike a worker that settles an invoice, in the order of the work. */
+/**
+ * Where a fault can strike a worker that settles an invoice, in the order of the work. `before-charge`: the token has
+ * been read and the call not been sent, so that only the gateway can stop a late one.
+ */
 export const STEPS = ['after-lock', 'after-read', 'before-charge', 'after-charge', 'after-save'] as const;
 export type Step = (typeof STEPS)[number];
 

@@ -1,0 +1,164 @@
+import { join } from 'node:path';
+
+import { drawUpAccount, type Account } from '../account/account.js';
+import { LOCK_TTL_MS } from '../billing/lock-times.js';
+import type { DemoOptions } from '../command-line/demo-options.js';
+import { InputError } from '../command-line/input-error.js';
+import { planFaults, type FaultPlan } from '../faults/fault-plan.js';
+import type { InvoiceLine } from '../invoices/invoice-line.js';
+import { InvoiceBook } from '../storage/invoice-book.js';
+import { requireRedis } from '../storage/reachable-redis.js';
+import type { StorageSettings } from '../storage/storage-settings.js';
+import type { FromWorker } from '../worker/messages.js';
+import type { WorkerSettings } from '../worker/worker-settings.js';
+import { Dispatcher } from './dispatcher.js';
+import { GatewayProcess } from './gateway-process.js';
+import type { Progress } from './progress.js';
+import { RunJournal } from './run-journal.js';
+import { StallWatch } from './stall-watch.js';
+import { WorkerDeaths } from './worker-deaths.js';
+import { WorkerPool } from './worker-pool.js';
+import type { WorkerProcess } from './worker-process.js';
+
+/** The lease of a paused worker is over long before it wakes. */
+const PAUSE_MS = 3 * LOCK_TTL_MS;
+/** A paused worker's message is delivered again when its lock is about to be free. */
+const VISIBILITY_MS = LOCK_TTL_MS + 300;
+const HUNG_AFTER_MS = 30_000;
+const STALLED_AFTER_MS = 60_000;
+const GOODBYE_WITHIN_MS = 3_000;
+
+/** The user asked to end the run. */
+export class RunInterrupted extends Error {
+  override readonly name = 'RunInterrupted';
+}
+
+/** One run: a gateway, a number of workers, and every invoice through their hands. */
+export class BillingRun {
+  readonly #journal = new RunJournal();
+  readonly #plan: FaultPlan;
+  readonly #ended = new AbortController();
+  #interrupted = false;
+
+  constructor(
+    private readonly options: DemoOptions,
+    private readonly invoices: readonly InvoiceLine[],
+    private readonly progress: Progress,
+  ) {
+    this.#plan = planFaults(options.seed, this.#invoiceIds, options.faults);
+  }
+
+  /**
+   * `folder` is the run's own and takes the gateway's ledger.
+   *
+   * @throws {InputError} the store cannot be used; no process was started
+   * @throws {RunInterrupted} after {@link interrupt}; no process is left
+   */
+  async settleAll(storage: StorageSettings, folder: string): Promise<Account> {
+    const startedAtMs = performance.now();
+    const book = new InvoiceBook(storage);
+    await this.#open(book, storage);
+    const ledgerFile = join(folder, 'ledger.jsonl');
+    const gateway = new GatewayProcess({ ledgerFile, loseAnswersOf: [...this.#plan.lostAnswers] }, (what) =>
+      this.fail(what),
+    );
+    try {
+      const gatewayAddress = await this.#unlessEnded(gateway.listening());
+      if (gatewayAddress) await this.#work({ storage, gatewayAddress, unsafe: this.options.unsafe });
+      if (this.#interrupted) throw new RunInterrupted('interrupted');
+      const [ledger, statuses] = [await gateway.ledger(), await book.statuses()];
+      const durationMs = performance.now() - startedAtMs;
+      return drawUpAccount({ invoices: this.invoices, ledger, statuses, journal: this.#journal, durationMs });
+    } finally {
+      await gateway.stop();
+      await book.close();
+    }
+  }
+
+  async #open(book: InvoiceBook, { locks }: StorageSettings): Promise<void> {
+    try {
+      if (locks.kind === 'redis') await requireRedis(locks.url);
+      await book.open(this.invoices);
+    } catch (error) {
+      throw new InputError(`the store cannot be used: ${reasonOf(error)}`);
+    }
+  }
+
+  /** Ends the run early. There will be an account, and it says why. */
+  fail(incident: string): void {
+    this.#journal.incidents.push(incident);
+    this.#ended.abort();
+  }
+
+  /** Ends the run early and without an account. */
+  interrupt(): void {
+    this.#interrupted = true;
+    this.#ended.abort();
+  }
+
+  async #work(settings: WorkerSettings): Promise<void> {
+    const deaths = new WorkerDeaths(
+      (what) => this.#journal.incidents.push(what),
+      (what) => this.fail(what),
+    );
+    const stall = new StallWatch(STALLED_AFTER_MS, () =>
+      this.fail(`no invoice was settled for ${STALLED_AFTER_MS / 1_000} s`),
+    );
+    const pool = new WorkerPool(this.options.workers, settings, {
+      said: (worker, message) => {
+        if (message.kind === 'settled') stall.progress();
+        hear(deaths, worker, message);
+        dispatcher.said(worker, message);
+        this.#show();
+      },
+      died: (worker, how) => {
+        deaths.died(worker, how);
+        dispatcher.died(worker);
+      },
+    });
+    const dispatcher = new Dispatcher(pool, this.#journal, {
+      invoiceIds: this.#invoiceIds,
+      plan: this.#plan,
+      pauseMs: PAUSE_MS,
+      visibilityMs: VISIBILITY_MS,
+      hungAfterMs: HUNG_AFTER_MS,
+    });
+    pool.start();
+    await this.#unlessEnded(dispatcher.finished());
+    stall.stop();
+    dispatcher.stop();
+    this.progress.end();
+    await pool.stop(this.#ended.signal.aborted ? 0 : GOODBYE_WITHIN_MS);
+  }
+
+  /** Undefined when the run ended first. */
+  async #unlessEnded<T>(work: Promise<T>): Promise<T | undefined> {
+    const { signal } = this.#ended;
+    if (signal.aborted) return undefined;
+    const ended = new Promise<undefined>((resolve) =>
+      signal.addEventListener('abort', () => resolve(undefined), { once: true }),
+    );
+    return Promise.race([work, ended]);
+  }
+
+  #show(): void {
+    const { settledInvoices: settled, pauses, kills } = this.#journal;
+    this.progress.show({ settled, invoices: this.invoices.length, pauses, kills });
+  }
+
+  get #invoiceIds(): string[] {
+    return this.invoices.map(({ id }) => id);
+  }
+}
+
+/** In one line. A connection that failed on several addresses says it in its parts only. */
+function reasonOf(error: unknown): string {
+  const [part = error] = error instanceof AggregateError ? (error.errors as unknown[]) : [];
+  return (part instanceof Error ? part.message : String(part)).replace(/\s+/g, ' ');
+}
+
+function hear(deaths: WorkerDeaths, worker: WorkerProcess, message: FromWorker): void {
+  if (message.kind === 'ready') deaths.ready();
+  if (message.kind === 'not-started') deaths.notStarted(message.reason);
+  if (message.kind === 'unhandled') deaths.unhandled(worker, message.message);
+}

@@ -1,0 +1,55 @@
+import type { Refuser } from '../worker/messages.js';
+
+interface Acquisition {
+  readonly worker: string;
+  readonly token: number;
+}
+
+/** What happened during a run, as it was seen to happen. */
+export class RunJournal {
+  pauses = 0;
+  kills = 0;
+  /** Things that must not happen, whatever the faults: each makes the run fail. */
+  readonly incidents: string[] = [];
+  readonly #refusals = new Map<Refuser, number>();
+  readonly #acquisitions = new Map<string, Acquisition[]>();
+  /** The lowest token under which the invoice was settled and the lock given back. */
+  readonly #settledUnder = new Map<string, number>();
+
+  acquired(invoiceId: string, worker: string, token: number): void {
+    const list = this.#acquisitions.get(invoiceId) ?? [];
+    list.push({ worker, token });
+    this.#acquisitions.set(invoiceId, list);
+  }
+
+  settled(invoiceId: string, token: number): void {
+    this.#settledUnder.set(invoiceId, Math.min(token, this.#settledUnder.get(invoiceId) ?? Infinity));
+  }
+
+  refused(refuser: Refuser): void {
+    this.#refusals.set(refuser, this.refusals(refuser) + 1);
+  }
+
+  refusals(refuser: Refuser): number {
+    return this.#refusals.get(refuser) ?? 0;
+  }
+
+  get settledInvoices(): number {
+    return this.#settledUnder.size;
+  }
+
+  /**
+   * Invoices that one worker began and another one took over. Tokens tell the order, since messages of two processes do
+   * not: who acquires after an orderly end has taken over nothing.
+   */
+  get takeOvers(): number {
+    return [...this.#acquisitions].filter(([invoiceId, acquisitions]) => {
+      const unfinished = acquisitions.filter(({ token }) => token <= this.#endOf(invoiceId));
+      return new Set(unfinished.map(({ worker }) => worker)).size > 1;
+    }).length;
+  }
+
+  #endOf(invoiceId: string): number {
+    return this.#settledUnder.get(invoiceId) ?? Infinity;
+  }
+}
