@@ -1,3 +1,5 @@
+import { inspect } from 'node:util';
+
 import {
   LockConfigInvalidError,
   type Busy,
@@ -80,7 +82,7 @@ class RedisStore implements LockStore {
     if (word === 'granted' && Number.isSafeInteger(number) && number > 0)
       return { kind: 'granted', token: number };
     if (word === 'busy') return { kind: 'busy', retryAfterMs: number >= 0 ? number : null };
-    throw unexpected(owner, word === 'foreign' ? String(detail) : `it answered ${JSON.stringify(reply)}`);
+    throw unexpected(owner, word === 'foreign' ? String(detail) : `the answer was ${inspect(reply)}`);
   }
 
   async renew(claims: readonly Claim[], timeoutMs: number): Promise<readonly RenewalAnswer[]> {
