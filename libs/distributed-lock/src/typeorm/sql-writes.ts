@@ -22,8 +22,8 @@ const VERBS: Readonly<Record<string, { verb: WriteVerb; then?: string }>> = {
   TRUNCATE: { verb: 'TRUNCATE' },
   COPY: { verb: 'COPY' },
 };
-/** SELECT … FOR [NO KEY] UPDATE, ON CONFLICT DO UPDATE, ON UPDATE CASCADE, BEFORE UPDATE ON …: not a statement. */
-const BEFORE_NO_WRITE = /^(?:FOR|KEY|DO|ON|BEFORE|AFTER|OF|OR|GRANT|REVOKE)$/;
+/** SELECT … FOR [NO KEY] UPDATE, ON UPDATE CASCADE, BEFORE INSERT OR UPDATE ON …: not a statement. */
+const BEFORE_NO_WRITE = /^(?:FOR|KEY|ON|BEFORE|AFTER|OF|OR|GRANT|REVOKE)$/;
 
 /** Finds the tables that `sql` writes: all its statements, with what stands in WITH and in the body of DO. */
 export function writesOf(dialect: Dialect, sql: string): readonly SqlWrite[] {
@@ -58,6 +58,7 @@ class WriteReader {
     if (orElse) next += 2;
     if (rule.then && !this.#isWord(next, rule.then)) return [];
     if (rule.then) next += 1;
+    if (this.#isWord(next, 'SET')) return []; // ON CONFLICT DO UPDATE SET, WHEN MATCHED THEN UPDATE SET
     if (rule.verb === 'TRUNCATE' && this.#isWord(next, 'TABLE')) next += 1;
     const tables = this.#tablesAt(next, rule.verb === 'TRUNCATE');
     if (rule.verb === 'COPY' && !this.#comesBefore('FROM', 'TO')) return [];
