@@ -12,7 +12,7 @@ export interface Unanswered {
 }
 
 /** A last try at the very end of `waitMs` needs this long to be answered at all. */
-const SHORTEST_TRY_MS = 250;
+export const SHORTEST_TRY_MS = 250;
 const SINGLE_TRY_MS = 1_000;
 /** A try that hangs for longer is worth another one, perhaps on a new connection. */
 const LONGEST_TRY_MS = 2_000;
@@ -62,10 +62,19 @@ export class AcquireWait {
     return this.clock.monotonicMs() - this.triedAt.monotonicMs;
   }
 
-  /** @throws what the caller is told when its signal or the shutdown ended the wait */
+  get aborted(): boolean {
+    return this.#signals.some((signal) => signal.aborted);
+  }
+
+  /** @throws what {@link abortion} says */
   refuseIfAborted(): void {
-    this.wanted.signal?.throwIfAborted();
-    if (this.closing.aborted) throw shuttingDown(this.wanted);
+    if (this.aborted) throw this.abortion();
+  }
+
+  /** What the caller is told when its signal or the shutdown ended the wait. */
+  abortion(): unknown {
+    const { signal } = this.wanted;
+    return signal?.aborted ? signal.reason : shuttingDown(this.wanted);
   }
 
   /** What the caller is told when its time is over, by what the store said last. */

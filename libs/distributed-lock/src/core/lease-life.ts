@@ -124,7 +124,12 @@ function isClockDoubt(state: LeaseState): boolean {
   return state.kind === 'uncertain' && state.doubt === 'clocks';
 }
 
+/** How long after a command was sent its `ttlMs` can be relied on. */
+export function reliableMs(ttlMs: number): number {
+  return ttlMs - ttlMs * DRIFT_SHARE - DRIFT_MS;
+}
+
 function deadlineOf(sentAt: Instant, ttlMs: number): Instant {
-  const reliableMs = ttlMs - ttlMs * DRIFT_SHARE - DRIFT_MS;
-  return { monotonicMs: sentAt.monotonicMs + reliableMs, wallMs: sentAt.wallMs + reliableMs };
+  const forMs = reliableMs(ttlMs);
+  return { monotonicMs: sentAt.monotonicMs + forMs, wallMs: sentAt.wallMs + forMs };
 }

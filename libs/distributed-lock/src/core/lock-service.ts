@@ -1,5 +1,3 @@
-import { setMaxListeners } from 'node:events';
-
 import { shuttingDown, siblingsTookTooLong } from './acquire-wait.js';
 import { systemClock, type Clock } from './clock.js';
 import { hasCode, isLockError, LockConfigInvalidError, SelfDeadlockError } from './errors.js';
@@ -50,7 +48,6 @@ export class LockService {
     this.#scope = new KeyScope(options);
     this.#fences = new Fences(clock);
     this.#inversions = new OrderInversions(events);
-    setMaxListeners(0, this.#closing.signal); // every waiting call listens
     for (const [name, store] of Object.entries(options.stores)) {
       resolveTiming({}, options.defaults ?? {}, store);
       this.#locks.set(

@@ -1,15 +1,16 @@
-import { randomBytes } from 'node:crypto';
-
 import { AcquireWait, type Unanswered } from './acquire-wait.js';
 import type { Clock } from './clock.js';
 import { Hold, type HoldEnd } from './hold.js';
+import { reliableMs } from './lease-life.js';
+import { LocalKey } from './local-key.js';
 import type { LockEventHub, LockHappening, LockSubject } from './lock-events.js';
 import type { LockTiming } from './lock-options.js';
-import type { Busy, Claim, LockStore } from './lock-store.js';
+import type { Busy, Claim, Grant, LockStore } from './lock-store.js';
 import { jittered, type Orphans } from './orphans.js';
+import { newOwnerId } from './owner-id.js';
 import { Renewals } from './renewals.js';
-import { TurnQueue } from './turn-queue.js';
-import { NoAnswer, pause, withinTime } from './wait.js';
+import { acquireAnswer } from './store-answers.js';
+import { NoAnswer, pause, startWait, withinTime } from './wait.js';
 
 /** One acquisition, checked and complete. */
 export interface Wanted extends LockSubject, LockTiming {
@@ -18,17 +19,19 @@ export interface Wanted extends LockSubject, LockTiming {
   readonly signal?: AbortSignal;
 }
 
-/** The first pause after a busy answer, and the longest. A store with wake-ups will cut them short. */
+/** The first pause after a busy answer, the longest, and the shortest. A store with wake-ups will cut them short. */
 const FIRST_PAUSE_MS = 8;
 const LONGEST_PAUSE_MS = 250;
+const SHORTEST_PAUSE_MS = 4;
+
 /**
  * The locks of one store as this process takes them.
  *
  * Local first: callers of one key queue here, in order, and one of them contends in the store.
  */
 export class StoreLocks {
-  readonly #queues = new Map<string, TurnQueue>();
-  readonly #holds = new Set<Hold>();
+  /** Keys that are held, given back or waited for here, and no others. */
+  readonly #keys = new Map<string, LocalKey>();
   readonly #renewals: Renewals;
   #onIdle: (() => void) | undefined;
 
@@ -48,15 +51,13 @@ export class StoreLocks {
 
   /** True while a key is held, given back or waited for. */
   get busy(): boolean {
-    return this.#queues.size > 0;
+    return this.#keys.size > 0;
   }
 
   /** Lets work finish for `graceMs`; what is held then is lost for its holder and given back. Never rejects. */
   async drain(graceMs: number): Promise<void> {
-    const idle = new Promise<void>((resolve) => (this.#onIdle = resolve));
-    const work = this.#holds.size > 0 ? idle : Promise.resolve();
-    await withinTime(this.around.clock, graceMs, () => work).catch(() => undefined); // the grace is over
-    const left = [...this.#holds].map(({ lease }) => lease);
+    if (this.busy) await this.#idleWithin(graceMs);
+    const left = [...this.#keys.values()].flatMap(({ hold }) => (hold ? [hold.lease] : []));
     for (const lease of left) lease.lose('session-ended');
     await Promise.allSettled(left.map((lease) => lease.release()));
   }
@@ -70,89 +71,103 @@ export class StoreLocks {
   async acquire(wanted: Wanted): Promise<Hold> {
     const wait = new AcquireWait(this.around.clock, wanted, this.around.closing);
     wait.refuseIfAborted();
-    const key = wanted.qualifiedKey;
-    const turns = this.#queues.get(key) ?? this.#newQueue(key);
-    if (!turns.tryTake()) await this.#waitForTurn(turns, key, wait);
-    const leave = (): void => {
-      turns.pass();
-      if (turns.idle) this.#queues.delete(key);
-    };
+    const local = this.#keys.get(wanted.qualifiedKey) ?? this.#newKey(wanted.qualifiedKey);
+    if (!local.turns.tryTake()) await this.#waitForTurn(local, wait);
     try {
-      return await this.#contend(wanted, wait, leave);
+      return await this.#contend(wanted, wait, local);
     } catch (error) {
-      leave();
+      this.#leave(wanted.qualifiedKey, local);
       throw error;
     }
   }
 
-  #newQueue(key: string): TurnQueue {
-    const turns = new TurnQueue(this.around.clock);
-    this.#queues.set(key, turns);
-    return turns;
+  #idleWithin(timeoutMs: number): Promise<unknown> {
+    return new Promise((resolve) => {
+      const grace = startWait(this.around.clock, { timeoutMs, signals: [] }, resolve);
+      this.#onIdle = () => grace.wake();
+    });
   }
 
-  async #waitForTurn(turns: TurnQueue, key: string, wait: AcquireWait): Promise<void> {
-    const end = await turns.take(wait.limit);
-    if (end === 'aborted') wait.refuseIfAborted();
-    if (end !== 'woken') throw wait.error({ kind: 'busy', retryAfterMs: this.#remainingMs(key) });
+  #newKey(key: string): LocalKey {
+    const local = new LocalKey(this.around.clock);
+    this.#keys.set(key, local);
+    return local;
   }
 
-  async #contend(wanted: Wanted, wait: AcquireWait, leave: () => void): Promise<Hold> {
+  async #waitForTurn(local: LocalKey, wait: AcquireWait): Promise<void> {
+    const end = await local.turns.take(wait.limit);
+    if (end === 'timed-out') throw wait.error(local.hearsay);
+    if (end === 'aborted') throw wait.abortion();
+  }
+
+  /** Lets the next caller of this process in. */
+  #leave(key: string, local: LocalKey): void {
+    local.turns.pass();
+    if (!local.turns.idle) return;
+    this.#keys.delete(key);
+    if (!this.busy) this.#onIdle?.();
+  }
+
+  async #contend(wanted: Wanted, wait: AcquireWait, local: LocalKey): Promise<Hold> {
     for (let pauseMs = FIRST_PAUSE_MS; ; pauseMs = Math.min(pauseMs * 2, LONGEST_PAUSE_MS)) {
-      const answer = await this.#try(wanted, wait, leave);
+      wait.refuseIfAborted();
+      const answer = await this.#try(wanted, wait, local);
       if (answer instanceof Hold) return answer;
       wait.refuseIfAborted();
       if (wait.remainingMs === 0) throw wait.error(answer);
       const holderEndsMs = answer.kind === 'busy' ? (answer.retryAfterMs ?? Infinity) + 1 : Infinity;
-      const timeoutMs = Math.min(jittered(pauseMs), holderEndsMs, wait.remainingMs);
+      const soonMs = Math.max(SHORTEST_PAUSE_MS, Math.min(jittered(pauseMs), holderEndsMs));
+      const timeoutMs = Math.min(soonMs, wait.remainingMs);
       await pause(this.around.clock, { ...wait.limit, timeoutMs });
-      wait.refuseIfAborted();
     }
   }
 
   /** One try with an owner id of its own. Unless the answer was a clear no, the store is told to forget that id. */
-  async #try(wanted: Wanted, wait: AcquireWait, leave: () => void): Promise<Hold | Busy | Unanswered> {
+  async #try(wanted: Wanted, wait: AcquireWait, local: LocalKey): Promise<Hold | Busy | Unanswered> {
     const { qualifiedKey: key, ttlMs } = wanted;
-    const claim: Claim = { key, ownerId: randomBytes(16).toString('hex'), ttlMs };
+    const claim: Claim = { key, ownerId: newOwnerId(), ttlMs };
     const timeoutMs = wait.beginTry();
+    let asked: Promise<unknown> | undefined;
+    const command = (): Promise<Grant | Busy> => {
+      const answer = this.store.tryAcquire(claim, timeoutMs);
+      asked = answer;
+      return answer;
+    };
+    local.asked();
     try {
-      const answer = await withinTime(
-        this.around.clock,
-        timeoutMs,
-        () => this.store.tryAcquire(claim, timeoutMs),
-        wait.ownSignals,
-      );
-      if (answer.kind === 'busy') return answer;
-      if (wait.triedForMs >= ttlMs) throw new NoAnswer(ttlMs); // this process slept through its own lease
-      return this.#grant(wanted, claim, answer.token, wait, leave);
+      const answer = acquireAnswer(await withinTime(this.around.clock, timeoutMs, command, wait.ownSignals));
+      if (answer.kind === 'busy') return local.heard(answer);
+      if (wait.triedForMs >= reliableMs(ttlMs)) throw new Error('this process slept through its own lease');
+      return this.#grant(wanted, claim, answer.token, wait, local);
     } catch (cause) {
-      this.around.orphans.giveBack(this.store, { key, ownerId: claim.ownerId, keepForMs: 0 }, ttlMs);
-      this.#emit(wanted, { type: 'acquire-unanswered', cause });
-      return { kind: 'unanswered', cause };
+      this.#forget(claim, cause instanceof NoAnswer ? asked : undefined);
+      if (!wait.aborted) this.#emit(wanted, { type: 'acquire-unanswered', cause });
+      return local.heard({ kind: 'unanswered', cause });
     }
   }
 
-  #grant(wanted: Wanted, claim: Claim, token: number, wait: AcquireWait, leave: () => void): Hold {
+  /** A command that is still under way may take the key after it was given back: at its end that is done once more. */
+  #forget({ key, ownerId, ttlMs }: Claim, underWay: Promise<unknown> | undefined): void {
+    const giveBack = (): void =>
+      this.around.orphans.giveBack(this.store, { key, ownerId, keepForMs: 0 }, ttlMs);
+    giveBack();
+    if (underWay) void Promise.resolve(underWay).then(giveBack, giveBack);
+  }
+
+  #grant(wanted: Wanted, claim: Claim, token: number, wait: AcquireWait, local: LocalKey): Hold {
     const { clock, events, orphans } = this.around;
     const hold = new Hold(
       { ...wanted, ownerId: claim.ownerId, token, sentAt: wait.triedAt },
       { clock, events, orphans, lockStore: this.store, renewals: this.#renewals },
       wanted.endsWith,
       () => {
-        this.#holds.delete(hold);
-        leave();
-        if (this.#holds.size === 0) this.#onIdle?.();
+        local.hold = undefined;
+        this.#leave(wanted.qualifiedKey, local);
       },
     );
-    this.#holds.add(hold);
+    local.heldBy(hold);
     this.#emit(wanted, { type: 'acquired', token, waitedMs: wait.waitedMs, attempts: wait.tries });
     return hold;
-  }
-
-  /** What this process knows of the present hold, for a caller that never got to ask the store. */
-  #remainingMs(qualifiedKey: string): number | null {
-    for (const { lease } of this.#holds) if (lease.qualifiedKey === qualifiedKey) return lease.remainingMs;
-    return null;
   }
 
   #emit({ key, template, store }: Wanted, event: LockHappening): void {
