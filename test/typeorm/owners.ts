@@ -30,22 +30,23 @@ const LONG_TTL_MS = 120_000;
 
 /** Several owners with one lock store and one database, as several processes would be. */
 export class Owners {
-  readonly store: LockStore = memoryStore();
   readonly #owners: Owner[] = [];
 
   private constructor(
     readonly database: TestDatabase,
     private readonly entities: readonly (new () => object)[],
+    readonly store: LockStore,
   ) {}
 
   static async on(
     database: TestDatabase,
     entities: readonly (new () => object)[] = [Invoice, InvoiceLine, Label],
+    store: LockStore = memoryStore(),
   ): Promise<Owners> {
     const plain = await database.connect({ entities: [...entities], synchronize: true });
     await createLockTables(plain);
     await plain.destroy();
-    return new Owners(database, entities);
+    return new Owners(database, entities, store);
   }
 
   async add(

@@ -1,0 +1,277 @@
+import { AsyncResource } from 'node:async_hooks';
+import { EventEmitter } from 'node:events';
+
+import { memoryStore, type LockStore } from 'nestjs-distributed-lock';
+import { unfenced } from 'nestjs-distributed-lock/typeorm';
+
+import { describeOnEachDatabase } from './databases.js';
+import { Invoice, InvoiceLine } from './invoices.js';
+import { contents, empty, Owners, seed, type Owner } from './owners.js';
+
+describeOnEachDatabase('Two owners of one lock', (start, type) => {
+  let owners: Owners;
+  let first: Owner;
+  let second: Owner;
+  let lastId = 0;
+  let id: string;
+
+  beforeAll(async () => {
+    owners = await Owners.on(await start());
+    first = await owners.add();
+    second = await owners.add();
+  });
+  beforeEach(async () => {
+    id = `${++lastId}`;
+    await empty(first);
+    await seed(first, id);
+  });
+  afterAll(() => owners.stop());
+
+  const read = (owner = second): Promise<Invoice> => owner.repository(Invoice).findOneByOrFail({ id });
+  const pay = async (owner: Owner, amount: number, between = async (): Promise<unknown> => undefined) => {
+    const invoice = await read(owner);
+    await between();
+    invoice.paid += amount;
+    await owner.repository(Invoice).save(invoice);
+  };
+
+  it('lose an update without guards: the reason for all this', async () => {
+    const [a, b] = [await owners.add({ plain: true }), await owners.add({ plain: true })];
+    const stale = await owners.hold(a, `invoice:${id}`);
+    const current = await owners.takeOver(stale, b);
+    await stale.run(() => pay(a, 5, () => current.run(() => pay(b, 7))));
+    expect((await read()).paid).toBe(5);
+    await current.release();
+  });
+
+  it('lose no update with guards: the late one is refused, whichever comes first', async () => {
+    const stale = await owners.hold(first, `invoice:${id}`);
+    const current = await owners.takeOver(stale, second);
+    const late = stale.run(() => pay(first, 5, () => current.run(() => pay(second, 7))));
+    await expect(late).rejects.toMatchObject({ code: 'FENCED_OUT', outcome: 'unknown' });
+    await expect(stale.run(() => pay(first, 5))).rejects.toMatchObject({ code: 'FENCED_OUT' });
+    expect((await read()).paid).toBe(7);
+    await current.release();
+  });
+
+  it('refuse a copy that was loaded before the successor updated by query builder, without a version to tell (C036)', async () => {
+    const stale = await owners.hold(first, `invoice:${id}`);
+    const copy = await read(first);
+    const current = await owners.takeOver(stale, second);
+    await current.run(() =>
+      second.repository(Invoice).createQueryBuilder().update().set({ paid: 7 }).where({ id }).execute(),
+    );
+    const save = stale.run(() => first.repository(Invoice).save(Object.assign(copy, { paid: 5 })));
+    await expect(save).rejects.toMatchObject({ code: 'FENCED_OUT' });
+    expect((await read()).paid).toBe(7);
+    await current.release();
+  });
+
+  it('refuse both of two saves that no lock protects (C007)', async () => {
+    const copies = [await read(first), await read(second)];
+    for (const copy of copies) {
+      const save = first.repository(Invoice).save(Object.assign(copy, { paid: 5 }));
+      await expect(save).rejects.toMatchObject({ code: 'UNFENCED_WRITE' });
+    }
+    expect((await read()).paid).toBe(0);
+  });
+
+  it('take turns: fifty payments through every kind of write add up, and one path without a lock is refused (C140)', async () => {
+    const kinds = [
+      (owner: Owner) => pay(owner, 1),
+      (owner: Owner) => owner.repository(Invoice).increment({ id }, 'paid', 1),
+      async (owner: Owner) =>
+        owner.repository(Invoice).update({ id }, { paid: (await read(owner)).paid + 1 }),
+      (owner: Owner) =>
+        owner.dataSource.transaction(async (manager) => {
+          const invoice = await manager.findOneByOrFail(Invoice, { id });
+          await manager.save(Object.assign(invoice, { paid: invoice.paid + 1 }));
+        }),
+    ];
+    const payments = Array.from({ length: 50 }, (_, i) => {
+      const owner = i % 2 === 0 ? first : second;
+      const write = kinds[i % kinds.length] ?? pay;
+      return owner.locks.withLock(
+        `invoice:${id}`,
+        { waitMs: 60_000 },
+        async () => void (await write(owner, 1)),
+      );
+    });
+    await expect(pay(first, 1)).rejects.toMatchObject({ code: 'UNFENCED_WRITE' });
+    await Promise.all(payments);
+    expect((await read()).paid).toBe(50);
+  });
+
+  it('stop a holder that blocked its event loop past the lease before it sends anything (C101, C060)', async () => {
+    const sent: string[] = [];
+    first.dataSource.subscribers.push({ beforeQuery: ({ query }) => void sent.push(query) });
+    const invoice = await read(first);
+    const elsewhere = new AsyncResource('another process');
+    const late = first.locks.withLock(`invoice:${id}`, { ttlMs: 150 }, async (lease) => {
+      await Promise.resolve();
+      const wakesAtMs = performance.now() + 3 * 150;
+      while (performance.now() < wakesAtMs); // as SIGSTOP does: no timer fires, no renewal is sent
+      await owners.store.release({ key: lease.qualifiedKey, ownerId: lease.ownerId, keepForMs: 0 }, 1_000);
+      sent.length = 0;
+      await expect(first.repository(Invoice).update({ id }, { paid: 5 })).rejects.toMatchObject({
+        code: 'LEASE_LOST',
+      });
+      expect(sent).toEqual([]);
+      const current = await elsewhere.runInAsyncScope(() => owners.hold(second, `invoice:${id}`));
+      await elsewhere.runInAsyncScope(() => current.run(() => pay(second, 7)));
+      await expect(first.repository(Invoice).save(Object.assign(invoice, { paid: 5 }))).rejects.toMatchObject(
+        {
+          code: 'LEASE_LOST',
+        },
+      );
+      await current.release();
+    });
+    await expect(late).rejects.toMatchObject({ code: 'LEASE_LOST', cause: undefined });
+    expect((await read()).paid).toBe(7);
+    first.dataSource.subscribers.pop();
+  });
+
+  it('refuse what goes on after its call has ended, and name the lock it outlived (C123, C129)', async () => {
+    let slow: Promise<unknown> = Promise.resolve();
+    const call = first.locks.withLock(`invoice:${id}`, async () => {
+      slow = new Promise((resolve) => setTimeout(resolve, 50)).then(() =>
+        first.repository(Invoice).update({ id }, { paid: 5 }),
+      );
+      slow.catch(() => undefined);
+      await Promise.all([Promise.reject(new Error('failed fast')), slow]);
+    });
+    await expect(call).rejects.toThrow('failed fast');
+    const current = await owners.hold(second, `invoice:${id}`);
+    await expect(slow).rejects.toMatchObject({
+      code: 'LOCK_NOT_HELD',
+      message: expect.stringContaining(`Lock "invoice:${id}" has been released`) as string,
+    });
+    expect((await read()).paid).toBe(0);
+    await current.release();
+  });
+
+  it('let a handler that outlives its emitter take the lock anew, and write under its own token (C100)', async () => {
+    const emitter = new EventEmitter();
+    let handled: Promise<unknown> = Promise.resolve();
+    emitter.on('settled', () => {
+      handled = new Promise((resolve) => setTimeout(resolve, 30)).then(() =>
+        first.locks.withLock(`invoice:${id}`, (lease) => pay(first, 2).then(() => lease.token)),
+      );
+    });
+    const outer = await first.locks.withLock(`invoice:${id}`, async (lease) => {
+      await pay(first, 1);
+      emitter.emit('settled');
+      return lease.token;
+    });
+    expect(await handled).toBeGreaterThan(outer);
+    expect((await read()).paid).toBe(3);
+  });
+
+  it('find their own token in 200 parallel bodies, also behind emitters, timers and callbacks of drivers (C054)', async () => {
+    const ids = Array.from({ length: 200 }, (_, i) => `p${id}-${i}`);
+    await unfenced('rows', () => first.repository(Invoice).insert(ids.map((each) => ({ id: each }))));
+    const tokens = new Map<string, number>();
+    await Promise.all(
+      ids.map((each) =>
+        first.locks.withLock(`invoice:${each}`, { waitMs: 60_000 }, async (lease) => {
+          tokens.set(each, lease.token);
+          await new Promise((resolve) => setTimeout(resolve, Math.random() * 5));
+          await first.repository(Invoice).update({ id: each }, { status: each });
+        }),
+      ),
+    );
+    const rows = await first.repository(Invoice).createQueryBuilder('i').addSelect('i.lockToken').getMany();
+    for (const row of rows.filter((each) => tokens.has(each.id))) {
+      expect(row).toMatchObject({ status: row.id, lockToken: tokens.get(row.id) });
+    }
+    expect(tokens.size).toBe(200);
+  });
+
+  it('never nulls or deletes the children that were not loaded (C083)', async () => {
+    await unfenced('a second line', () =>
+      first.repository(InvoiceLine).insert({ invoice: { id }, text: 'second' }),
+    );
+    const before = await contents(first);
+    const save = first.locks.withLock(`invoice:${id}`, async () => {
+      const invoice = await first.repository(Invoice).findOneOrFail({
+        where: { id, lines: { text: 'second' } },
+        relations: { lines: true },
+      });
+      await first.repository(Invoice).save(Object.assign(invoice, { status: 'SETTLED' }));
+    });
+    await expect(save).rejects.toMatchObject({
+      code: 'UNFENCED_WRITE',
+      message: expect.stringContaining('orphan') as string,
+    });
+    expect(await contents(first)).toEqual(before);
+  });
+
+  it('wait for a successor whose fence is raised and not committed yet, and are refused then', async () => {
+    if (type === 'sqlite') return; // one writer at a time: the raise is committed, or has not begun
+    const stale = await owners.hold(first, `invoice:${id}`);
+    const plain = await owners.add({ plain: true });
+    const raising = plain.dataSource.createQueryRunner();
+    await raising.startTransaction();
+    await raising.query(
+      `UPDATE lock_fence SET token = token + 1, owner_id = 'successor' WHERE key = 'invoice:${id}'`,
+    );
+    let settled = false;
+    const writes = [
+      stale.run(() => first.repository(Invoice).update({ id }, { paid: 5 })),
+      stale.run(() => first.repository(InvoiceLine).insert({ invoice: { id }, text: 'late' })),
+      stale.run(async () =>
+        first.repository(InvoiceLine).remove(await first.repository(InvoiceLine).findBy({ invoice: { id } })),
+      ),
+    ].map((write) => write.finally(() => (settled = true)));
+    const outcomes = Promise.allSettled(writes);
+    await new Promise((resolve) => setTimeout(resolve, 150));
+    expect(settled).toBe(false);
+    await raising.commitTransaction();
+    await raising.release();
+    for (const outcome of await outcomes) {
+      expect(outcome).toMatchObject({ status: 'rejected', reason: { code: 'FENCED_OUT' } });
+    }
+    expect((await read()).paid).toBe(0);
+    await stale.release();
+  });
+});
+
+describeOnEachDatabase('Tokens', (start) => {
+  it('are compared as numbers up to 2^53 - 1, and come back as numbers (C040)', async () => {
+    const tokens = [9, 10, 2 ** 53 - 2, 2 ** 53 - 1];
+    const owners = await Owners.on(await start(), undefined, counting(tokens));
+    const owner = await owners.add();
+    await seed(owner, '1');
+    for (const expected of tokens) {
+      await owner.locks.withLock('invoice:1', async () => {
+        await owner.repository(Invoice).increment({ id: '1' }, 'paid', 1);
+        const row = await owner
+          .repository(Invoice)
+          .createQueryBuilder('i')
+          .addSelect('i.lockToken')
+          .getOneOrFail();
+        expect(row.lockToken).toBe(expected);
+        expect(row.paid).toBe(tokens.indexOf(expected) + 1);
+      });
+    }
+    await owners.stop();
+  });
+});
+
+/** A store that gives out these tokens, one after the other. */
+function counting(tokens: readonly number[]): LockStore {
+  const honest = memoryStore();
+  let next = 0;
+  return {
+    kind: 'counting',
+    minTtlMs: honest.minTtlMs,
+    keepsReleasedKeys: true,
+    tryAcquire: async (claim, timeoutMs) => {
+      const answer = await honest.tryAcquire(claim, timeoutMs);
+      return answer.kind === 'busy' ? answer : { kind: 'granted', token: tokens[next++] ?? Number.NaN };
+    },
+    renew: (claims, timeoutMs) => honest.renew(claims, timeoutMs),
+    release: (request, timeoutMs) => honest.release(request, timeoutMs),
+    close: () => honest.close(),
+  };
+}
