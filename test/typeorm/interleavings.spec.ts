@@ -125,8 +125,9 @@ describeOnEachDatabase('Two owners of one lock', (start, type) => {
         },
       );
       await current.release();
+      return 'all of it';
     });
-    await expect(late).rejects.toMatchObject({ code: 'LEASE_LOST', cause: undefined });
+    await expect(late).rejects.toMatchObject({ code: 'LEASE_LOST', value: 'all of it' });
     expect((await read()).paid).toBe(7);
     first.dataSource.subscribers.pop();
   });
