@@ -80,8 +80,13 @@ export function hasCode<C extends LockErrorCode>(error: unknown, ...codes: reado
 
 /** Marks an error that leaves a body: whatever it says did not start, that body did. */
 export function afterBodyBegan(error: unknown): unknown {
-  if (isLockError(error) && error.outcome === 'not-started') Object.assign(error, { outcome: 'unknown' });
+  if (isLockError(error) && error.outcome === 'not-started') setOutcome(error, 'unknown');
   return error;
+}
+
+/** For those who know more than the place that raised the error, e.g. that no body was entered. */
+export function setOutcome(error: LockError, outcome: Outcome): void {
+  Object.assign(error, { outcome });
 }
 
 /** The key stayed held for all of `waitMs`. The body was not entered; try again after `retryAfterMs`. */

@@ -36,6 +36,14 @@ export function leaseReleased(lease: Told): LockNotHeldError {
   );
 }
 
+export function endedTooEarly(lease: Told, cause: unknown): StoreUnavailableError {
+  return new StoreUnavailableError(
+    `The lease of "${lease.key}" ended before the work under it could begin, and was given back. ` +
+      'The work did not start; try again.',
+    { key: lease.key, store: lease.store, cause },
+  );
+}
+
 export function releaseUnanswered(lease: Told, ttlMs: number, cause: unknown): StoreUnavailableError {
   return new StoreUnavailableError(
     `Store "${lease.store}" did not answer the release of "${lease.key}". The work itself is done; ` +

@@ -191,15 +191,15 @@ describe('the renewal of a lease', () => {
       },
       () => Promise.reject(new Error('broken')),
     ]) {
-      // prettier-ignore
-      locks.events.subscribe(broken);
+      locks.events.subscribe(broken as () => void);
     }
     const lease = await locks.acquire('invoice:1', TTL);
     const seen: string[] = [];
     lease.onStateChange(() => {
       throw new Error('broken');
     });
-    lease.onStateChange(() => Promise.reject(new Error('broken')));
+    const rejecting = (): unknown => Promise.reject(new Error('broken'));
+    lease.onStateChange(rejecting as () => void);
     lease.onStateChange(({ kind }) => seen.push(kind));
     await clock.advance(1_000);
     await settled();

@@ -1,9 +1,10 @@
 import { shuttingDown, siblingsTookTooLong } from './acquire-wait.js';
 import { systemClock, type Clock } from './clock.js';
-import { hasCode, isLockError, LockConfigInvalidError, SelfDeadlockError } from './errors.js';
+import { hasCode, isLockError, LockConfigInvalidError, SelfDeadlockError, setOutcome } from './errors.js';
 import { Fences, type Fence } from './fence.js';
 import type { Hold, HoldEnd } from './hold.js';
 import { KeyScope, type KeyScopeOptions } from './key-scope.js';
+import { endedTooEarly } from './lease-errors.js';
 import type { Lease } from './lease.js';
 import { LockEventHub } from './lock-events.js';
 import { labelledKey, type KeyInput } from './lock-key.js';
@@ -160,32 +161,34 @@ export class LockService {
   }
 
   async #enter(wanted: Wanted): Promise<Hold> {
-    if (this.#closing.signal.aborted) throw shuttingDown(wanted);
-    this.#inversions.notice(wanted);
-    this.#fences.beforeAcquire(wanted);
-    const hold = await this.#acquireReporting(wanted);
-    try {
-      await this.#fences.raise(hold.lease);
-      if (this.#closing.signal.aborted) throw shuttingDown(wanted);
-      hold.lease.assertHeld();
-      return hold;
-    } catch (error) {
-      await hold.abandon();
-      throw error;
-    }
-  }
-
-  async #acquireReporting(wanted: Wanted): Promise<Hold> {
     const startedAtMs = this.clock.monotonicMs();
     try {
-      return await this.#locksOf(wanted.store).acquire(wanted);
+      return await this.#take(wanted);
     } catch (error) {
       if (isLockError(error)) {
+        setOutcome(error, 'not-started');
         const { key, template, store } = wanted;
         const waitedMs = this.clock.monotonicMs() - startedAtMs;
         this.events.emit({ type: 'refused', key, template, store, code: error.code, waitedMs });
       }
       throw error;
+    }
+  }
+
+  async #take(wanted: Wanted): Promise<Hold> {
+    if (this.#closing.signal.aborted) throw shuttingDown(wanted);
+    this.#inversions.notice(wanted);
+    this.#fences.beforeAcquire(wanted);
+    const hold = await this.#locksOf(wanted.store).acquire(wanted);
+    try {
+      await this.#fences.raise(hold.lease);
+      wanted.signal?.throwIfAborted();
+      if (this.#closing.signal.aborted) throw shuttingDown(wanted);
+      hold.lease.assertHeld();
+      return hold;
+    } catch (error) {
+      await hold.abandon();
+      throw hasCode(error, 'LEASE_LOST', 'LEASE_UNCERTAIN') ? endedTooEarly(hold.lease, error) : error;
     }
   }
 

@@ -29,6 +29,8 @@ export function commandTimeoutMs(ttlMs: number): number {
 export class Renewals {
   readonly #idle = new Set<Renewable>();
   readonly #inFlight = new Map<Renewable, Promise<void>>();
+  /** Ends the wait for answers that concern nobody any more, with its timers. */
+  #unwanted = new AbortController();
   #timer: Timer | undefined;
   #timerAtMs = Infinity;
 
@@ -44,7 +46,10 @@ export class Renewals {
 
   remove(lease: Renewable): void {
     this.#idle.delete(lease);
-    this.#inFlight.delete(lease);
+    if (this.#inFlight.delete(lease) && this.#inFlight.size === 0) {
+      this.#unwanted.abort();
+      this.#unwanted = new AbortController();
+    }
     if (this.#idle.size === 0) this.#disarm();
   }
 
@@ -114,7 +119,8 @@ export class Renewals {
     let tell: (lease: Renewable, i: number) => void;
     try {
       const command = (): Promise<readonly RenewalAnswer[]> => this.store.renew(claims, timeoutMs);
-      const answers = renewalAnswers(await withinTime(this.clock, timeoutMs, command), claims.length);
+      const said = await withinTime(this.clock, timeoutMs, command, [this.#unwanted.signal]);
+      const answers = renewalAnswers(said, claims.length);
       tell = (lease, i) =>
         lease.renewalAnswered(answers[i] as RenewalAnswer, sentAt, (claims[i] as Claim).ttlMs);
     } catch (cause) {
