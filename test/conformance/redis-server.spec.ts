@@ -124,6 +124,7 @@ describeWithServers(['redis'], 'the Redis store on its server', () => {
       await expect(service.acquire('k', { waitMs: 200 })).rejects.toMatchObject({
         code: 'STORE_UNAVAILABLE',
       });
+      await service.close(0);
       const atBoot = redisStore({ url: server.url });
       await expect(atBoot.open?.()).rejects.toThrow(/its role is "slave"; connect to the master/);
       await atBoot.close();
