@@ -185,21 +185,16 @@ describe('the renewal of a lease', () => {
 
   it('goes on although a listener of its events and one of its states throw or reject', async () => {
     const { clock, store, locks } = lockBench();
-    for (const broken of [
+    const broken: (() => unknown)[] = [
       () => {
         throw new Error('broken');
       },
       () => Promise.reject(new Error('broken')),
-    ]) {
-      locks.events.subscribe(broken as () => void);
-    }
+    ];
+    for (const listener of broken) locks.events.subscribe(listener);
     const lease = await locks.acquire('invoice:1', TTL);
     const seen: string[] = [];
-    lease.onStateChange(() => {
-      throw new Error('broken');
-    });
-    const rejecting = (): unknown => Promise.reject(new Error('broken'));
-    lease.onStateChange(rejecting as () => void);
+    for (const listener of broken) lease.onStateChange(listener);
     lease.onStateChange(({ kind }) => seen.push(kind));
     await clock.advance(1_000);
     await settled();

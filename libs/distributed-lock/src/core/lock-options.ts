@@ -55,10 +55,10 @@ const TIMING_DEFAULTS = { ttlMs: 15_000, waitMs: 5_000, minHoldMs: 0, maxHoldMs:
  * @throws {LockConfigInvalidError} names the option and what it takes
  */
 export function resolveTiming(options: LockOptions, defaults: LockDefaults, store: LockStore): LockTiming {
-  const ttlMs = options.ttlMs ?? defaults.ttlMs ?? TIMING_DEFAULTS.ttlMs;
-  const waitMs = options.waitMs ?? defaults.waitMs ?? TIMING_DEFAULTS.waitMs;
-  const minHoldMs = options.minHoldMs ?? TIMING_DEFAULTS.minHoldMs;
-  const maxHoldMs = options.maxHoldMs ?? defaults.maxHoldMs ?? TIMING_DEFAULTS.maxHoldMs;
+  const ttlMs = given(options.ttlMs, defaults.ttlMs, TIMING_DEFAULTS.ttlMs);
+  const waitMs = given(options.waitMs, defaults.waitMs, TIMING_DEFAULTS.waitMs);
+  const minHoldMs = given(options.minHoldMs, undefined, TIMING_DEFAULTS.minHoldMs);
+  const maxHoldMs = given(options.maxHoldMs, defaults.maxHoldMs, TIMING_DEFAULTS.maxHoldMs);
   requireDurationMs('ttlMs', ttlMs, { atLeast: store.minTtlMs });
   requireDurationMs('waitMs', waitMs, { atLeast: 0, infinite: true });
   requireDurationMs('minHoldMs', minHoldMs, { atLeast: 0 });
@@ -75,6 +75,12 @@ export function resolveTiming(options: LockOptions, defaults: LockDefaults, stor
     );
   }
   return { ttlMs, waitMs, minHoldMs, maxHoldMs };
+}
+
+/** Null is a value, and no number of milliseconds. */
+function given(option: number | undefined, fallback: number | undefined, last: number): number {
+  if (option !== undefined) return option;
+  return fallback !== undefined ? fallback : last;
 }
 
 /** @throws {LockConfigInvalidError} unless `value` is a number of milliseconds within the limits */

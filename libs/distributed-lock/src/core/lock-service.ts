@@ -14,6 +14,7 @@ import { OrderInversions } from './order-inversions.js';
 import { Orphans } from './orphans.js';
 import { currentFrame, type Section } from './section.js';
 import { StoreLocks, type Wanted } from './store-locks.js';
+import { withinTime } from './wait.js';
 
 export interface LockServiceOptions extends KeyScopeOptions {
   /** By name; `default` is used when no name is given. */
@@ -28,6 +29,8 @@ export type LockedWork<T> = (lease: Lease) => Promise<T> | T;
 
 /** After the grace time of a shutdown, unanswered releases get this long. */
 const ORPHAN_GRACE_MS = 1_000;
+/** A driver that hangs must not keep the process from ending. */
+const STORE_CLOSE_MS = 5_000;
 
 /** Takes, holds and gives back locks. One instance per application. */
 export class LockService {
@@ -78,7 +81,10 @@ export class LockService {
   async withLock<T>(key: KeyInput, work: LockedWork<T>): Promise<T>;
   async withLock<T>(key: KeyInput, options: LockOptions, work: LockedWork<T>): Promise<T>;
   async withLock<T>(key: KeyInput, ...rest: [LockedWork<T>] | [LockOptions, LockedWork<T>]): Promise<T> {
-    const [options, work] = rest.length === 1 ? [{}, rest[0]] : rest;
+    const [options = {}, work] = rest.length === 1 ? [{}, rest[0]] : rest;
+    if (typeof work !== 'function') {
+      throw new LockConfigInvalidError('withLock() got no work: pass a function as its last argument.');
+    }
     const wanted = this.#want(key, options, 'body');
     const held = this.#heldSection(wanted);
     if (held) return this.#join(held, wanted, work);
@@ -146,9 +152,9 @@ export class LockService {
    * Stops: new acquisitions fail with `SHUTTING_DOWN`, running work may finish within `graceMs`, what is still held then
    * is lost for its holder and given back. Stores close what they opened. Twice is harmless.
    */
-  close(graceMs = 10_000): Promise<void> {
+  async close(graceMs = 10_000): Promise<void> {
     requireDurationMs('graceMs', graceMs, { atLeast: 0 });
-    return (this.#closed ??= this.#close(graceMs));
+    await (this.#closed ??= this.#close(graceMs));
   }
 
   /** Checks a request before anything is sent. */
@@ -236,6 +242,7 @@ export class LockService {
     const all = [...this.#locks.values()];
     await Promise.all(all.map((locks) => locks.drain(graceMs)));
     await this.#orphans.close(ORPHAN_GRACE_MS);
-    await Promise.allSettled(all.map(({ store }) => store.close()));
+    const ends = all.map(({ store }) => withinTime(this.clock, STORE_CLOSE_MS, () => store.close()));
+    await Promise.allSettled(ends);
   }
 }
