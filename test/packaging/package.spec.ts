@@ -1,10 +1,11 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { minifiedApplication } from './minified-application.js';
 import { packLibrary, type PackedLibrary } from './packed-library.js';
 
 const NAME = 'nestjs-distributed-lock';
 const ENTRY_POINTS = [NAME, `${NAME}/redis`, `${NAME}/typeorm`, `${NAME}/testing`];
-const COMPILE_AND_PACK_MS = 180_000;
+const COMPILE_AND_PACK_MS = 300_000;
 
 describe('the published package', () => {
   let library: PackedLibrary;
@@ -118,5 +119,22 @@ describe('the published package', () => {
       }
     `);
     expect(output).toMatch(/^(ERR_)?MODULE_NOT_FOUND true\n$/);
+  });
+
+  it('C024: refuses a template that names a parameter in a minified class, and says to use a position or a function', () => {
+    const code = minifiedApplication(`'invoice:<invoiceId>'`);
+    expect(code).not.toMatch(/settle\(invoiceId\)/);
+    const { output, status } = library.project().run(code);
+    expect(output).toMatch(/settle.*<invoiceId>.*<0>.*function.*minifier/s);
+    expect(output).toContain('LOCK_CONFIG_INVALID');
+    expect(output).not.toContain('for 42');
+    expect(status).toBe(1);
+  });
+
+  it.each([
+    ['a position', `'invoice:<0>'`],
+    ['a function', `(id: string) => 'invoice:' + id`],
+  ])('C024: locks the right key in a minified class by %s', (_, key) => {
+    expect(library.project().run(minifiedApplication(key)).output).toBe('invoice:42 for 42\n');
   });
 });
