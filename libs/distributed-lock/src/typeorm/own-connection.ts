@@ -4,6 +4,7 @@ import { DataSource, type DataSourceOptions, type QueryRunner } from 'typeorm';
 
 import { LockConfigInvalidError } from '../core/index.js';
 import { dialectOf } from './dialect.js';
+import { settleStatements, type SqliteHandle } from './settled-statements.js';
 import { retryTransient } from './transient.js';
 
 type OptionsOf<Type extends DataSourceOptions['type']> = Extract<DataSourceOptions, { readonly type: Type }>;
@@ -153,10 +154,6 @@ function mortalSocket(stream: PoolExtra['stream']): PoolExtra['stream'] {
   };
 }
 
-interface SqliteHandle {
-  pragma(text: string): unknown;
-}
-
 function ownSqlite(options: SqliteOptions): SqliteOptions {
   return {
     ...options,
@@ -169,6 +166,7 @@ function ownSqlite(options: SqliteOptions): SqliteOptions {
       handle.pragma('busy_timeout = 0');
       // A commit that a power cut takes back would give the same token out twice.
       handle.pragma('synchronous = FULL');
+      settleStatements(handle);
     },
   };
 }

@@ -1,5 +1,6 @@
 import type { DataSource } from 'typeorm';
 
+import { settleStatements, type SqliteHandle } from './settled-statements.js';
 import { driverCode, retryTransient } from './transient.js';
 import { SingleConnectionTurns, type Turns } from './turns.js';
 
@@ -21,6 +22,17 @@ export class SqliteConnection {
     this.turns = new SingleConnectionTurns(this.#patienceMs);
     const { databaseConnection } = dataSource.driver as unknown as { databaseConnection: SqliteHandle };
     databaseConnection.pragma('busy_timeout = 0');
+    settleStatements(databaseConnection);
+    // What was prepared before, for example by migrations, is prepared anew.
+    (dataSource.createQueryRunner() as { stmtCache?: Map<string, unknown> }).stmtCache?.clear();
+  }
+
+  /**
+   * A transaction takes the write lock when it begins. One that took it at its first write would fail whenever anybody,
+   * for example a renewal, has written since its first read.
+   */
+  immediate(sql: string): string {
+    return sql === 'BEGIN TRANSACTION' ? 'BEGIN IMMEDIATE TRANSACTION' : sql;
   }
 
   /** Sends a statement when it is its turn, and again while another connection is writing. */
@@ -42,8 +54,4 @@ export class SqliteConnection {
     if (stale !== undefined) throw stale;
     return result;
   }
-}
-
-interface SqliteHandle {
-  pragma(text: string): unknown;
 }
