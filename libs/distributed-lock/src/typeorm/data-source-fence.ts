@@ -14,7 +14,8 @@ import { inOwnSession, openOwnConnection } from './own-connection.js';
 import { retryTransient } from './transient.js';
 import type { Transactions } from './transactions.js';
 
-const POOL_SIZE = 2;
+/** A burst of locks in one process raises this many fences at a time. */
+const POOL_SIZE = 4;
 
 type KeyInQuestion = Parameters<Fence['beforeAcquire']>[0];
 

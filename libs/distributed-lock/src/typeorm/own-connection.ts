@@ -17,8 +17,8 @@ export interface OwnConnectionOptions {
   readonly poolSize: number;
 }
 
-/** Opening a connection to a server that is there takes far less; one that is not must not hold up the pool for longer. */
-const CONNECT_TIMEOUT_MS = 3_000;
+/** Also the longest wait for a free connection; the longest time-out of the core is the same. */
+const CONNECT_TIMEOUT_MS = 5_000;
 /** Backstop for queries outside {@link inOwnSession}. */
 const QUERY_TIMEOUT_MS = 10_000;
 /** Dropping a connection costs more than waiting for a server that is only slow. */
