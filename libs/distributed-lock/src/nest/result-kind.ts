@@ -62,13 +62,11 @@ export function wrongKind(label: string, kind: ResultKind, value: unknown): Lock
 }
 
 function outlives(label: string, what: string, kind: ResultKind): LockConfigInvalidError {
-  const declared = kind === 'observable' ? 'Observable<…>' : 'AsyncGenerator<…>, as "async *"';
-  return refusal(
-    label,
-    what,
-    `Declare the method as returning ${declared} and not a promise of it, ` +
-      `or write @Locked(key, { returns: '${kind}' }) where no type metadata is emitted.`,
-  );
+  const declaration =
+    kind === 'observable'
+      ? 'Give the method the return type Observable<…>, imported without "type" so that Nest\'s metadata has it'
+      : 'Make the method an async generator: async *';
+  return refusal(label, what, `${declaration}; or write @Locked(key, { returns: '${kind}' }).`);
 }
 
 function refusal(label: string, what: string, advice: string): LockConfigInvalidError {
