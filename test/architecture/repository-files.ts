@@ -1,0 +1,51 @@
+import { execFileSync } from 'node:child_process';
+import { readdirSync, readFileSync } from 'node:fs';
+import { dirname, join, relative } from 'node:path';
+
+export const REPOSITORY = dirname(dirname(import.meta.dirname));
+
+/** One file, by its path from the top of the repository. */
+export interface SourceFile {
+  readonly path: string;
+  readonly text: string;
+  /** The text without comments, whose examples may show what the code must not do. */
+  readonly code: string;
+}
+
+/** What ships: the library's and the apps' TypeScript, without specs. */
+export function shippedSources(): SourceFile[] {
+  return ['libs', 'apps']
+    .flatMap((group) =>
+      readdirSync(join(REPOSITORY, group)).map((name) => join(REPOSITORY, group, name, 'src')),
+    )
+    .flatMap((folder) => filesBelow(folder))
+    .filter((file) => file.endsWith('.ts') && !file.endsWith('.spec.ts'))
+    .map((file) => read(file));
+}
+
+/** Every folder that is under version control, or would be. */
+export function trackedFolders(): string[] {
+  const listed = execFileSync('git', ['ls-files', '--cached', '--others', '--exclude-standard'], {
+    cwd: REPOSITORY,
+    encoding: 'utf8',
+  });
+  return [
+    ...new Set(
+      listed
+        .trim()
+        .split('\n')
+        .map((file) => dirname(file)),
+    ),
+  ];
+}
+
+function filesBelow(folder: string): string[] {
+  return readdirSync(folder, { recursive: true, withFileTypes: true })
+    .filter((entry) => entry.isFile())
+    .map((entry) => join(entry.parentPath, entry.name));
+}
+
+function read(file: string): SourceFile {
+  const text = readFileSync(file, 'utf8');
+  return { path: relative(REPOSITORY, file), text, code: text.replace(/\/\*[^]*?\*\/|^\s*\/\/.*$/gm, '') };
+}
