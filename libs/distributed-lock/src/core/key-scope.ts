@@ -1,5 +1,5 @@
-import { LockKeyInvalidError } from './errors.js';
-import { qualifyKey } from './lock-key.js';
+import { LockConfigInvalidError, LockKeyInvalidError } from './errors.js';
+import { isBroken, qualifyKey, requireKey } from './lock-key.js';
 
 export interface KeyScopeOptions {
   /** Put before every key, so that two applications can share a server. */
@@ -10,11 +10,19 @@ export interface KeyScopeOptions {
 
 /** Turns the user's key into the one that stores and fences know. */
 export class KeyScope {
-  constructor(private readonly options: KeyScopeOptions) {}
+  /** @throws {LockConfigInvalidError} the namespace is no name */
+  constructor(private readonly options: KeyScopeOptions) {
+    if (options.namespace !== undefined && !isName(options.namespace)) {
+      throw new LockConfigInvalidError(
+        'The namespace must be well-formed text that is not empty. Leave it out, or name the application.',
+      );
+    }
+  }
 
   /** @throws {LockKeyInvalidError} a scope is configured and gave nothing: the tenant would be anybody's guess */
   qualify(key: string, scope: 'global' | undefined): string {
-    return qualifyKey(key, this.options.namespace, this.#tenant(key, scope));
+    const qualified = qualifyKey(key, this.options.namespace, this.#tenant(key, scope));
+    return qualified === key ? key : requireKey(qualified);
   }
 
   /** Undefined without tenants, null for work that belongs to none. */
@@ -22,11 +30,15 @@ export class KeyScope {
     if (!this.options.scope) return undefined;
     if (scope === 'global') return null;
     const tenant = this.options.scope();
-    if (typeof tenant === 'string' && tenant !== '') return tenant;
+    if (isName(tenant)) return tenant;
     throw new LockKeyInvalidError(
-      `The configured scope gave no value for "${key}", so its tenant is unknown. Nothing was locked; ` +
+      `The configured scope gave no usable value for "${key}", so its tenant is unknown. Nothing was locked; ` +
         "set the scope for this call, or write { scope: 'global' } for work that belongs to no tenant.",
       { key },
     );
   }
+}
+
+function isName(value: unknown): value is string {
+  return typeof value === 'string' && value !== '' && !isBroken(value);
 }

@@ -114,7 +114,7 @@ export function matchKey(template: KeyTemplate, key: string): readonly string[] 
  */
 export function labelledKey(input: KeyInput): LabelledKey {
   if (typeof input === 'string') return { key: requireKey(input), template: labelOf(input) };
-  if (!isLockKey(input)) return { key: requireKey(input.key), template: input.template };
+  if (!isLockKey(input)) return { key: requireKey(keyIn(input)), template: input.template };
   const { text, placeholders } = input.template;
   if (placeholders[0]) {
     throw new LockConfigInvalidError(
@@ -122,6 +122,11 @@ export function labelledKey(input: KeyInput): LabelledKey {
     );
   }
   return { key: text, template: text };
+}
+
+/** Callers without types pass anything. */
+function keyIn(input: LabelledKey): unknown {
+  return typeof input === 'object' && input !== null ? input.key : input;
 }
 
 /** @throws {LockKeyInvalidError} the key is empty, too long or not well-formed text */
@@ -142,14 +147,14 @@ export function requireKey(key: unknown): string {
   return key;
 }
 
-/** Puts the namespace and the scope before a key, so that neither can imitate the other. */
+/** Puts the namespace and the scope before a key, both escaped, so that none of the three can imitate another. */
 export function qualifyKey(
   key: string,
   namespace: string | undefined,
   scope: string | null | undefined,
 ): string {
   const scoped = scope === undefined ? key : `~${scope === null ? '' : encode(scope)}:${key}`;
-  return namespace === undefined ? scoped : `${namespace}:${scoped}`;
+  return namespace === undefined ? scoped : `${encode(namespace)}:${scoped}`;
 }
 
 function parsePlaceholder(text: string, source: string): Placeholder {
@@ -161,7 +166,7 @@ function parsePlaceholder(text: string, source: string): Placeholder {
 
 function checkLiterals(text: string, literals: readonly string[]): void {
   if (text === '') refuse(text, 'it is empty');
-  const odd = /[{}#%>\p{Cc}]/u.exec(literals.join(''));
+  const odd = /[{}#%>\p{Cc}\p{Cs}]/u.exec(literals.join(''));
   if (odd) refuse(text, `it may not contain ${JSON.stringify(odd[0])}`);
   if (literals.slice(1, -1).some((literal) => literal === '' || PLAIN.test(literal))) {
     refuse(text, 'two placeholders need a separator between them that no value can contain; write "<a>:<b>"');
@@ -228,7 +233,7 @@ function labelOf(key: string): string {
 
 const ASCII = /^[\0-\x7f]*$/;
 
-function isBroken(text: string): boolean {
+export function isBroken(text: string): boolean {
   return !ASCII.test(text) && /\p{Surrogate}/u.test(text);
 }
 
