@@ -1,4 +1,3 @@
-import { execFileSync } from 'node:child_process';
 import { readdirSync, readFileSync } from 'node:fs';
 import { dirname, join, relative } from 'node:path';
 
@@ -23,20 +22,13 @@ export function shippedSources(): SourceFile[] {
     .map((file) => read(file));
 }
 
-/** Every folder that is under version control, or would be. */
-export function trackedFolders(): string[] {
-  const listed = execFileSync('git', ['ls-files', '--cached', '--others', '--exclude-standard'], {
-    cwd: REPOSITORY,
-    encoding: 'utf8',
-  });
-  return [
-    ...new Set(
-      listed
-        .trim()
-        .split('\n')
-        .map((file) => dirname(file)),
-    ),
-  ];
+const NOT_OURS = new Set(['node_modules', 'dist', 'coverage', '.git', '.cache']);
+
+/** The names of all folders of ours. */
+export function folderNames(folder = REPOSITORY): string[] {
+  return readdirSync(folder, { withFileTypes: true })
+    .filter((entry) => entry.isDirectory() && !NOT_OURS.has(entry.name))
+    .flatMap(({ name }) => [name, ...folderNames(join(folder, name))]);
 }
 
 function filesBelow(folder: string): string[] {
