@@ -1,4 +1,3 @@
-import { AsyncResource } from 'node:async_hooks';
 import { EventEmitter } from 'node:events';
 
 import { memoryStore, type LockStore } from 'nestjs-distributed-lock';
@@ -6,7 +5,7 @@ import { unfenced } from 'nestjs-distributed-lock/typeorm';
 
 import { describeOnEachDatabase } from './databases.js';
 import { Invoice, InvoiceLine } from './invoices.js';
-import { contents, empty, Owners, seed, type Owner } from './owners.js';
+import { contents, elsewhere, empty, Owners, seed, withOwners, type Owner } from './owners.js';
 
 describeOnEachDatabase('Two owners of one lock', (start, type) => {
   let owners: Owners;
@@ -106,7 +105,6 @@ describeOnEachDatabase('Two owners of one lock', (start, type) => {
     const sent: string[] = [];
     first.dataSource.subscribers.push({ beforeQuery: ({ query }) => void sent.push(query) });
     const invoice = await read(first);
-    const elsewhere = new AsyncResource('another process');
     const late = first.locks.withLock(`invoice:${id}`, { ttlMs: 150 }, async (lease) => {
       await Promise.resolve();
       const wakesAtMs = performance.now() + 3 * 150;
@@ -117,8 +115,8 @@ describeOnEachDatabase('Two owners of one lock', (start, type) => {
         code: 'LEASE_LOST',
       });
       expect(sent).toEqual([]);
-      const current = await elsewhere.runInAsyncScope(() => owners.hold(second, `invoice:${id}`));
-      await elsewhere.runInAsyncScope(() => current.run(() => pay(second, 7)));
+      const current = await elsewhere(() => owners.hold(second, `invoice:${id}`));
+      await elsewhere(() => current.run(() => pay(second, 7)));
       await expect(first.repository(Invoice).save(Object.assign(invoice, { paid: 5 }))).rejects.toMatchObject(
         {
           code: 'LEASE_LOST',
@@ -240,22 +238,27 @@ describeOnEachDatabase('Two owners of one lock', (start, type) => {
 describeOnEachDatabase('Tokens', (start) => {
   it('are compared as numbers up to 2^53 - 1, and come back as numbers (C040)', async () => {
     const tokens = [9, 10, 2 ** 53 - 2, 2 ** 53 - 1];
-    const owners = await Owners.on(await start(), undefined, counting(tokens));
-    const owner = await owners.add();
-    await seed(owner, '1');
-    for (const expected of tokens) {
-      await owner.locks.withLock('invoice:1', async () => {
-        await owner.repository(Invoice).increment({ id: '1' }, 'paid', 1);
-        const row = await owner
-          .repository(Invoice)
-          .createQueryBuilder('i')
-          .addSelect('i.lockToken')
-          .getOneOrFail();
-        expect(row.lockToken).toBe(expected);
-        expect(row.paid).toBe(tokens.indexOf(expected) + 1);
-      });
-    }
-    await owners.stop();
+    await withOwners(
+      start,
+      async (owners) => {
+        const owner = await owners.add();
+        await seed(owner, '1');
+        for (const expected of tokens) {
+          await owner.locks.withLock('invoice:1', async () => {
+            await owner.repository(Invoice).increment({ id: '1' }, 'paid', 1);
+            const row = await owner
+              .repository(Invoice)
+              .createQueryBuilder('i')
+              .addSelect('i.lockToken')
+              .getOneOrFail();
+            expect(row.lockToken).toBe(expected);
+            expect(row.paid).toBe(tokens.indexOf(expected) + 1);
+          });
+        }
+      },
+      undefined,
+      counting(tokens),
+    );
   });
 });
 

@@ -1,3 +1,5 @@
+import { AsyncResource } from 'node:async_hooks';
+
 import type { DataSource, DataSourceOptions, ObjectLiteral, Repository } from 'typeorm';
 
 import {
@@ -24,6 +26,27 @@ export interface Owner {
   readonly events: LockEvent[];
   repository<E extends ObjectLiteral>(entity: new () => E): Repository<E>;
   stop(): Promise<void>;
+}
+
+const outside = new AsyncResource('another process');
+
+/** Runs `work` in a call chain of its own, as another process would. */
+export function elsewhere<T>(work: () => T): T {
+  return outside.runInAsyncScope(work);
+}
+
+/** Runs one test on a database of its own. */
+export async function withOwners(
+  start: () => Promise<TestDatabase>,
+  work: (owners: Owners) => Promise<unknown>,
+  ...rest: Parameters<typeof Owners.on> extends [TestDatabase, ...infer Rest] ? Rest : never
+): Promise<void> {
+  const owners = await Owners.on(await start(), ...rest);
+  try {
+    await work(owners);
+  } finally {
+    await owners.stop();
+  }
 }
 
 const LONG_TTL_MS = 120_000;
@@ -82,7 +105,7 @@ export class Owners {
    */
   async takeOver(lease: Lease, successor: Owner): Promise<Lease> {
     await this.store.release({ key: lease.qualifiedKey, ownerId: lease.ownerId, keepForMs: 0 }, 1_000);
-    return this.hold(successor, lease.key);
+    return elsewhere(() => this.hold(successor, lease.key));
   }
 
   async stop(): Promise<void> {

@@ -40,25 +40,31 @@ export class RunnerGuard {
 
   #guardQuery(runner: QueryRunner): void {
     const query = runner.query.bind(runner) as Query;
-    const guarded: Query = async (sql, ...rest) => {
-      try {
-        return await this.#run(runner, sql, () => query(sql, ...rest));
-      } catch (error) {
+    // Not an async function: BEGIN has to mark the caller's chain.
+    const guarded: Query = (sql, ...rest) => {
+      const sent = this.parts.sqlite?.immediate(sql) ?? sql;
+      return this.#run(runner, sql, () => query(sent, ...rest)).catch((error: unknown) => {
         const explained = this.#explained(sql, error);
         if (explained instanceof FencedOutError) this.parts.transactions.doom(runner, explained);
         throw explained;
-      }
+      });
     };
     override(runner, 'query', guarded as QueryRunner['query']);
   }
 
   async #run(runner: QueryRunner, sql: string, send: () => Promise<unknown>): Promise<unknown> {
     const { transactions, net, sqlite } = this.parts;
+    const outer = transactions.of(runner);
     const control = transactions.beforeStatement(runner, sql);
-    for (const stamp of net.admit(sql)) await stamp.run(runner);
-    const result = await (sqlite ? sqlite.send(sql, send) : send());
-    transactions.afterStatement(runner, control);
-    return result;
+    try {
+      for (const stamp of net.admit(sql)) await stamp.run(runner);
+      const result = await (sqlite ? sqlite.send(sql, send) : send());
+      transactions.afterStatement(runner, control);
+      return result;
+    } catch (error) {
+      if (control === 'begin' && !outer) transactions.ended(runner);
+      throw error;
+    }
   }
 
   /** None of the ways that need stamps opens a stream. */

@@ -22,6 +22,8 @@ interface Mark {
   readonly outer: Mark | undefined;
 }
 
+const NOWHERE = { transaction: { open: false } as Transaction };
+
 /** PostgreSQL rolled back what was to be committed, because a statement of it had failed. Nothing of it was written. */
 export class RolledBackAtCommitError extends Error {
   override readonly name = 'RolledBackAtCommitError';
@@ -43,7 +45,7 @@ export class Transactions {
   /** @param oneConnectionForAll statements of other call chains come between those of a transaction, as on SQLite */
   constructor(private readonly oneConnectionForAll: boolean) {
     // Before its first use the storage does not follow call chains yet, and a mark would reach everybody.
-    this.#marks.run({} as Mark, () => undefined);
+    this.runApart(() => undefined);
   }
 
   /** The transaction that `runner` has open. */
@@ -63,7 +65,8 @@ export class Transactions {
 
   /** Runs `begin`, which may mark the chain, without leaving the mark on the caller's. */
   runApart<T>(begin: () => T): T {
-    return this.#marks.run(this.#marks.getStore() as Mark, begin);
+    // A store of its own: run() with the present one would do nothing.
+    return this.#marks.run({ ...NOWHERE, outer: openMark(this.#marks.getStore()) }, begin);
   }
 
   /**
@@ -82,7 +85,7 @@ export class Transactions {
   }
 
   /**
-   * Before a statement is sent.
+   * Before a statement is sent; in the caller's turn, so that BEGIN marks the caller's chain.
    *
    * @throws {FencedOutError} the transaction had a write refused
    * @throws {LeaseLostError | LeaseUncertainError | LockNotHeldError} it is to commit, and a lease it began under is over
@@ -92,13 +95,13 @@ export class Transactions {
     const transaction = this.of(runner);
     const isPart = !this.oneConnectionForAll || this.current() === transaction;
     if (isPart && transaction?.doom && !/^\s*(?:rollback|abort)\b/i.test(sql)) throw doomed(transaction.doom);
+    if (control === 'begin') this.markChain(runner);
     if (control === 'commit') for (const lease of transaction?.leases ?? []) lease.assertHeld();
     return control;
   }
 
   /** After a statement was done. @throws {RolledBackAtCommitError} the server says that COMMIT did the opposite */
   afterStatement(runner: QueryRunner, control: Control): void {
-    if (control === 'begin') this.#begin(runner);
     if (control === 'commit' || control === 'rollback') this.ended(runner);
     if (control === 'commit' && this.#commitTags.get(runner) === 'ROLLBACK')
       throw new RolledBackAtCommitError();
