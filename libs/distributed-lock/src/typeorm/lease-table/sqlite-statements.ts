@@ -15,7 +15,9 @@ export function sqliteStatements(table: string): LeaseStatements {
       // Not EXPLAIN: libsql leaves it open, and then nothing is committed any more. These two name every column.
       await session.query(`SELECT key, owner_id, token, expires_at_ms FROM ${table} LIMIT 0`);
       await session.query(renewStatement(table), ['[]']);
-      return null;
+      const sql = `SELECT group_concat(name) AS names FROM pragma_table_info(?) WHERE pk > 0`;
+      const [primaryKey] = await rowsOf(session, sql, [table.replaceAll('"', '')]);
+      return primaryKey?.['names'] === 'key' ? null : 'its primary key is not the column key';
     },
     async tryAcquire(session, { key, ownerId, ttlMs }) {
       // Looking first keeps those who wait for the key from queueing for the right to write.
