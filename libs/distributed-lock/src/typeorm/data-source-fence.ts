@@ -2,6 +2,7 @@ import type { DataSource, QueryRunner } from 'typeorm';
 
 import {
   FencedOutError,
+  LockConfigInvalidError,
   LockInsideTransactionError,
   matchKey,
   type Fence,
@@ -11,7 +12,7 @@ import {
 import type { FencedEntity } from './fenced-entity.js';
 import type { FenceRows } from './fence-rows.js';
 import { inOwnSession, openOwnConnection } from './own-connection.js';
-import { retryTransient } from './transient.js';
+import { driverCode, retryTransient } from './transient.js';
 import type { Transactions } from './transactions.js';
 
 /** A burst of locks in one process raises this many fences at a time. */
@@ -65,7 +66,9 @@ export class DataSourceFence implements Fence {
       inOwnSession(own, remainingMs(), (session) =>
         this.parts.rows.raiseWithin(session, lease, remainingMs()),
       ),
-    );
+    ).catch((error: unknown) => {
+      throw isMissingTable(error) ? tableMissing(lease, error) : error;
+    });
     if (!raised) throw await inOwnSession(own, remainingMs(), (session) => this.#refusal(session, lease));
     this.#raised.add(lease);
     this.#tellRaised(lease);
@@ -125,4 +128,16 @@ export class DataSourceFence implements Fence {
   #tellRaised({ key, template, store, token }: Lease): void {
     this.parts.locks.events.emit({ type: 'fence-raised', key, template, store, token });
   }
+}
+
+function isMissingTable(error: unknown): boolean {
+  return driverCode(error) === '42P01' || /no such table/.test(String(error));
+}
+
+function tableMissing({ key, store }: Lease, cause: unknown): LockConfigInvalidError {
+  return new LockConfigInvalidError(
+    `The fence of "${key}" could not be raised: this database has no table lock_fence. The work did not start and the lock ` +
+      'was given back. Call createLockTables(dataSource) once, for example in a migration.',
+    { key, store, cause },
+  );
 }
