@@ -28,6 +28,7 @@ export class BillingService {
       idempotencyKey: `payout:${id}`, // one that died after the charge is not charged again
     });
     invoice.status = 'SETTLED';
+    invoice.settledAt = new Date().toISOString();
     return this.invoices.save(invoice); // refused by the database if a newer owner was here
   }
 }

@@ -31,6 +31,10 @@ export class Invoice {
   @Column('text')
   status!: InvoiceStatus;
 
+  /** When it was noted as settled, in ISO 8601. */
+  @Column('text', { nullable: true })
+  settledAt!: string | null;
+
   @LockTokenColumn()
   lockToken!: number;
 }

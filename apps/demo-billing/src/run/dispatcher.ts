@@ -79,10 +79,8 @@ export class Dispatcher {
     const taken = this.#queue.take(worker.name, only, (id) => mayStrike || !this.#faults.awaits(id));
     if (!taken) return;
     const delivery = { ...taken, ...this.#faults.handTo(worker, taken.invoiceId) };
-    this.#patience.set(
-      worker,
-      setTimeout(() => worker.kill(), this.options.hungAfterMs),
-    );
+    const patience = setTimeout(() => this.#giveUp(worker), this.options.hungAfterMs);
+    this.#patience.set(worker, patience);
     worker.deliver(delivery);
   }
 
@@ -119,6 +117,11 @@ export class Dispatcher {
       `invoice ${invoiceId} cannot be settled: ${failure.code}: ${failure.message}`,
     );
     this.#queue.done(deliveryId);
+  }
+
+  #giveUp(worker: WorkerProcess): void {
+    this.journal.incidents.push(`${worker.name} did not answer for ${this.options.hungAfterMs / 1_000} s`);
+    worker.kill();
   }
 
   #forget(worker: WorkerProcess): void {

@@ -13,7 +13,7 @@ export class RunJournal {
   readonly incidents: string[] = [];
   readonly #refusals = new Map<Refuser, number>();
   readonly #acquisitions = new Map<string, Acquisition[]>();
-  /** The lowest token under which the invoice was settled and the lock given back. */
+  /** The token of the worker that was first to say that the invoice is settled. */
   readonly #settledUnder = new Map<string, number>();
 
   acquired(invoiceId: string, worker: string, token: number): void {
@@ -23,7 +23,7 @@ export class RunJournal {
   }
 
   settled(invoiceId: string, token: number): void {
-    this.#settledUnder.set(invoiceId, Math.min(token, this.#settledUnder.get(invoiceId) ?? Infinity));
+    if (!this.#settledUnder.has(invoiceId)) this.#settledUnder.set(invoiceId, token);
   }
 
   refused(refuser: Refuser): void {

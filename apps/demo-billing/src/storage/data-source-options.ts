@@ -8,13 +8,10 @@ import type { DatabaseSettings } from './storage-settings.js';
 /** libsql has the interface of better-sqlite3, and comes compiled. */
 const sqliteDriver: unknown = createRequire(import.meta.url)('libsql');
 
-/**
- * A synchronous driver that waits for another process's write blocks the event loop, and with it the renewal of leases.
- * Rather fail soon: the message comes again.
- */
-const SQLITE_BUSY_TIMEOUT_MS = 200;
 const POSTGRES_CONNECTIONS = 4;
 const CONNECT_TIMEOUT_MS = 3_000;
+/** A server that has stopped answering must not hold a worker for ever. */
+const QUERY_TIMEOUT_MS = 5_000;
 
 interface SqliteHandle {
   pragma(text: string): unknown;
@@ -33,16 +30,21 @@ export function lockDatabase(settings: DatabaseSettings): DataSourceOptions {
 function database(settings: DatabaseSettings): DataSourceOptions {
   if (settings.kind === 'postgres') {
     const { url, schema } = settings;
-    const applicationName = 'demo-billing';
     const pool = { poolSize: POSTGRES_CONNECTIONS, connectTimeoutMS: CONNECT_TIMEOUT_MS };
-    return { type: 'postgres', url, schema, applicationName, ...pool };
+    return {
+      type: 'postgres',
+      url,
+      schema,
+      applicationName: 'demo-billing',
+      ...pool,
+      extra: { query_timeout: QUERY_TIMEOUT_MS },
+    };
   }
   return {
     type: 'better-sqlite3',
     driver: sqliteDriver,
     database: settings.file,
     enableWAL: true,
-    timeout: SQLITE_BUSY_TIMEOUT_MS,
     // The demo kills processes, not the machine: what a process has written is there without waiting for the disk.
     prepareDatabase: (handle: SqliteHandle) => void handle.pragma('synchronous = NORMAL'),
   };

@@ -25,6 +25,7 @@ export class UnsafeBillingService {
         currency: invoice.currency,
       });
       invoice.status = 'SETTLED';
+      invoice.settledAt = new Date().toISOString();
       return this.invoices.save(invoice);
     });
   }
