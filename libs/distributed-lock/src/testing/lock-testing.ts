@@ -1,4 +1,4 @@
-import { Inject, Module, type DynamicModule } from '@nestjs/common';
+import { Inject, Module, type DynamicModule, type OnApplicationShutdown } from '@nestjs/common';
 
 import { labelledKey, LockService, type KeyInput, type LossReason } from '../core/index.js';
 import {
@@ -14,9 +14,17 @@ import type { TestStore } from './test-store.js';
 class TestBenchModule {}
 
 @Module({})
-class LockTestingModule {
-  constructor(@Inject(TestBench) bench: TestBench, @Inject(LockService) locks: LockService) {
+class LockTestingModule implements OnApplicationShutdown {
+  constructor(
+    @Inject(TestBench) private readonly bench: TestBench,
+    @Inject(LockService) locks: LockService,
+  ) {
     bench.watch(locks);
+  }
+
+  /** What is held elsewhere would go on being renewed. */
+  async onApplicationShutdown(): Promise<void> {
+    await this.bench.reset();
   }
 }
 
