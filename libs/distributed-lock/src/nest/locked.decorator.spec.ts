@@ -1,5 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 
+import { StreamableFile } from '@nestjs/common';
+
 import { currentLease, LockService, type Lease, type LockEvent } from '../core/index.js';
 import { memoryStore } from '../stores/memory/index.js';
 import { CurrentLease } from './current-lease.decorator.js';
@@ -344,6 +346,19 @@ describe('@Locked on what cannot be locked', () => {
     });
     expect(started).toBe(false);
     expect(locks.busy).toBe(false);
+  });
+
+  it('C127: a promise of a StreamableFile is refused, since it is read after the release', async () => {
+    class Files {
+      @Locked('file:<0>')
+      // eslint-disable-next-line @typescript-eslint/no-explicit-any -- the compiler would refuse it
+      async download(_id: string): Promise<any> {
+        return Promise.resolve(new StreamableFile(Buffer.from('x')));
+      }
+    }
+    await expect(new Files().download('1')).rejects.toThrow(
+      /Files\.download: it came to a StreamableFile.*content/s,
+    );
   });
 
   it('C127: a plain value at run time becomes a promise of it, under the lock', async () => {
