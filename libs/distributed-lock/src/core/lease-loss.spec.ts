@@ -1,6 +1,8 @@
+import { AsyncResource } from 'node:async_hooks';
+
 import { gate, lockBench, outcomeOf, settled } from '../../test/lock-bench.js';
 import { refusal } from '../../test/scripted-store.js';
-import { currentLease, FencedOutError, LeaseLostError } from './index.js';
+import { currentLease, FencedOutError, LeaseLostError, type Lease } from './index.js';
 
 const TTL = { ttlMs: 3_000 };
 const TAKEN_OVER = { code: 'LEASE_LOST', reason: 'taken-over', key: 'invoice:1', store: 'default' };
@@ -117,15 +119,25 @@ describe('the loss of a lease', () => {
 
   it('reaches the listeners of the signal outside of every lock, whoever armed the timer', async () => {
     const { clock, store, locks } = lockBench();
+    const schedule = clock.schedule.bind(clock);
+    clock.schedule = (delayMs, run) => schedule(delayMs, AsyncResource.bind(run)); // as timers of Node do
     const pause = gate();
     const seen: unknown[] = [];
-    const lost = await locks.acquire('invoice:1', TTL);
-    lost.signal.addEventListener('abort', () => seen.push(currentLease()?.key));
-    lost.onStateChange(() => seen.push(currentLease()?.key));
-    const other = locks.withLock('invoice:2', { ttlMs: 2_900 }, () => pause.passed); // its timer renews both
+    const listenTo = (lease: Lease): void => {
+      lease.signal.addEventListener('abort', () => seen.push(currentLease()?.key));
+      lease.onStateChange(() => seen.push(currentLease()?.key));
+    };
+    listenTo(await locks.acquire('invoice:1', TTL));
+    const other = locks.withLock('invoice:2', { ttlMs: 60_000 }, async () => {
+      listenTo(await locks.acquire('invoice:3', { ttlMs: 2_900 })); // arms its own timer, and the one that renews both
+      await pause.passed;
+    });
+    await settled();
     await store.giveToAnother('invoice:1');
     await clock.advance(1_000);
-    expect(seen.length).toBeGreaterThan(0);
+    store.onRenew = refusal; // invoice:1 was taken over, and invoice:3 will expire
+    await clock.advance(4_000);
+    expect(seen.length).toBeGreaterThan(3);
     expect(seen.every((key) => key === undefined)).toBe(true);
     pause.open();
     await other;

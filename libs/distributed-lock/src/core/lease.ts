@@ -172,10 +172,6 @@ export class Lease implements Renewable, AsyncDisposable {
     return this.#plan.dueAtMs;
   }
 
-  get renewalEarliestAtMs(): number {
-    return this.#plan.earliestAtMs;
-  }
-
   renewalSent(): boolean {
     this.#life.check();
     this.#life.renewalSent(this.#plan.ttlMs);

@@ -1,7 +1,5 @@
 import { jittered } from './orphans.js';
 
-/** A renewal may go this share of the ttl too early, along with others: a thousand leases, ten commands. */
-const TOGETHER_SHARE = 1 / 15;
 /** An unanswered renewal is repeated no sooner than this: attempts would pile up before the deadline otherwise. */
 const RETRY_FLOOR_SHARE = 1 / 30;
 
@@ -10,7 +8,6 @@ export class RenewalPlan {
   /** What the next renewal asks for. */
   ttlMs: number;
   dueAtMs = 0;
-  earliestAtMs = 0;
   #confirmedTtlMs = 0;
 
   constructor(sentAtMs: number, ttlMs: number) {
@@ -31,11 +28,10 @@ export class RenewalPlan {
   confirmed(sentAtMs: number, ttlMs: number): void {
     this.#confirmedTtlMs = ttlMs;
     this.dueAtMs = sentAtMs + ttlMs / 3;
-    this.earliestAtMs = this.dueAtMs - ttlMs * TOGETHER_SHARE;
   }
 
   unanswered(nowMs: number, remainingMs: number): void {
     const delayMs = jittered(Math.max(remainingMs / 4, this.reliableTtlMs * RETRY_FLOOR_SHARE));
-    this.dueAtMs = this.earliestAtMs = nowMs + delayMs;
+    this.dueAtMs = nowMs + delayMs;
   }
 }

@@ -9,8 +9,6 @@ export interface Renewable {
   readonly claim: Claim;
   /** Monotonic time at which the next renewal has to be sent. */
   readonly renewalDueAtMs: number;
-  /** Monotonic time from which it may go along with others. */
-  readonly renewalEarliestAtMs: number;
   /** False when there is nothing left to renew. */
   renewalSent(): boolean;
   /** `ttlMs` is the one that was sent: it may have been changed since. */
@@ -19,6 +17,8 @@ export interface Renewable {
 }
 
 const BATCH_SIZE = 100;
+/** Leases that fall due within this share of their ttl go together with one that is due: a thousand, ten commands. */
+const TOGETHER_SHARE = 1 / 15;
 
 /** How long one renewal or release may take before it counts as unanswered: a third of the ttl leaves two more tries. */
 export function commandTimeoutMs(ttlMs: number): number {
@@ -92,8 +92,9 @@ export class Renewals {
   #readyAt(nowMs: number): Iterable<Renewable[]> {
     const groups = new Map<number, Renewable[]>();
     for (const lease of this.#idle) {
-      if (lease.renewalEarliestAtMs > nowMs) continue;
-      const magnitude = Math.floor(Math.log2(lease.claim.ttlMs));
+      const { ttlMs } = lease.claim;
+      if (lease.renewalDueAtMs - ttlMs * TOGETHER_SHARE > nowMs) continue;
+      const magnitude = Math.floor(Math.log2(ttlMs));
       const group = groups.get(magnitude);
       if (group) group.push(lease);
       else groups.set(magnitude, [lease]);
@@ -136,11 +137,11 @@ export class Renewals {
   }
 }
 
-/** Those that are due, filled up to whole batches with those that may go: a thousand leases, ten commands. */
+/** Those that are due, and with them those that soon will be, as long as that costs no further command. */
 function batchesOf(ready: Renewable[], nowMs: number): Renewable[][] {
   ready.sort((a, b) => a.renewalDueAtMs - b.renewalDueAtMs);
   const due = ready.filter((lease) => lease.renewalDueAtMs <= nowMs).length;
-  const count = Math.max(due, ready.length - (ready.length % BATCH_SIZE));
+  const count = Math.min(ready.length, Math.ceil(due / BATCH_SIZE) * BATCH_SIZE);
   const batches: Renewable[][] = [];
   for (let i = 0; i < count; i += BATCH_SIZE) batches.push(ready.slice(i, Math.min(i + BATCH_SIZE, count)));
   return batches;
