@@ -25,7 +25,7 @@ const SERVERS = {
     programs: ['initdb', 'postgres'],
     packages: ['postgresql'],
     advice:
-      'no postgres and initdb were found: install PostgreSQL 13 or later (Debian, Ubuntu: apt-get install postgresql)',
+      'no postgres and initdb were found: install PostgreSQL 14 or later (Debian, Ubuntu: apt-get install postgresql)',
   },
 };
 
