@@ -1,4 +1,4 @@
-import { appendFileSync, readFileSync, writeFileSync } from 'node:fs';
+import { appendFileSync, existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { setTimeout as sleep } from 'node:timers/promises';
 
@@ -14,6 +14,8 @@ export interface CountingOrder {
   readonly enableWAL?: boolean;
   readonly callers: number;
   readonly increments: number;
+  /** A file of that name and this process's id says that it has connected; all begin when one of that name exists. */
+  readonly startFile: string;
   /** Holds the number that everybody counts up, without any protection of its own. */
   readonly counterFile: string;
   /** One line of JSON for each section: see {@link CountedSection}. */
@@ -30,6 +32,8 @@ export interface CountedSection {
 async function count(order: CountingOrder): Promise<void> {
   const service = new LockService({ stores: { default: storeAt(order) } });
   await service.open();
+  writeFileSync(`${order.startFile}.${process.pid}`, '');
+  while (!existsSync(order.startFile)) await sleep(5);
   const increment = (): Promise<void> =>
     service.withLock('counter', { ttlMs: 10_000, waitMs: 60_000 }, async ({ token }) => {
       const enteredAtNs = String(process.hrtime.bigint());

@@ -73,6 +73,7 @@ describe('the lease table in SQLite', () => {
     const other = typeormStore({ dataSource: users });
     expect(await other.tryAcquire({ ...claim, key: 'k' }, PATIENCE_MS)).toMatchObject({ kind: 'busy' });
     expect(await lease.release()).toBe('released');
+    await service.close(0);
     await other.close();
   });
 
@@ -89,6 +90,7 @@ describe('the lease table in SQLite', () => {
     const lease = await acquired;
     expect(delay.max / 1e6).toBeLessThan(250); // a driver that waits by itself would block for all of the 300
     await lease.release();
+    await service.close(0);
   });
 
   it('calls a file that another writer keeps locked unavailable, not busy, when the time is over (C111)', async () => {

@@ -26,6 +26,7 @@ class OwnLink implements RedisLink {
   readonly #client: Redis;
   #connecting: Promise<void> | undefined;
   #lastError: Error | undefined;
+  #dropping = false;
 
   constructor(
     url: string,
@@ -44,12 +45,13 @@ class OwnLink implements RedisLink {
     });
     this.#client.on('error', (error: Error) => (this.#lastError = error));
     this.#client.on('ready', () => (this.#lastError = undefined));
+    this.#client.on('close', () => (this.#dropping = false));
   }
 
   async send<T>(timeoutMs: number, command: (client: RedisClient) => Promise<T>): Promise<T> {
     if (this.#client.status !== 'ready') await this.#ready(timeoutMs);
     // A connection that stays silent is half-open: without this, its successor would be opened minutes later.
-    const drop = setTimeout(() => this.#client.disconnect(true), Math.max(timeoutMs, SHORTEST_PATIENCE_MS));
+    const drop = setTimeout(() => this.#drop(), Math.max(timeoutMs, SHORTEST_PATIENCE_MS));
     try {
       return await command(this.#client);
     } finally {
@@ -76,6 +78,13 @@ class OwnLink implements RedisLink {
     }
     if (this.#client.status === 'ready') return;
     throw new Error(`not connected to ${this.address}`, { cause: this.#lastError });
+  }
+
+  /** Once for all commands that wait on the same connection. */
+  #drop(): void {
+    if (this.#dropping) return;
+    this.#dropping = true;
+    this.#client.disconnect(true);
   }
 
   #next(events: readonly string[], timeoutMs: number): Promise<void> {

@@ -1,0 +1,180 @@
+import { Redis } from 'ioredis';
+import { LockService, type LockEvent, type LockStore } from 'nestjs-distributed-lock';
+import { redisStore } from 'nestjs-distributed-lock/redis';
+import { createLockTables, typeormStore } from 'nestjs-distributed-lock/typeorm';
+import { DataSource } from 'typeorm';
+
+import {
+  describeWithServers,
+  startPostgres,
+  startProxy,
+  startRedis,
+  type TcpProxy,
+  type TestServer,
+} from '../servers/index.js';
+
+/** A kind of server, and how a store reaches it on a port of this machine. */
+interface Kind {
+  readonly kind: 'redis' | 'postgres';
+  start(): Promise<TestServer>;
+  storeAt(port: number): LockStore;
+}
+
+const TTL_MS = 3_000;
+
+const kinds: readonly Kind[] = [
+  {
+    kind: 'redis',
+    start: () => startRedis(),
+    storeAt: (port) => redisStore({ url: `redis://127.0.0.1:${port}` }),
+  },
+  {
+    kind: 'postgres',
+    async start() {
+      const server = await startPostgres();
+      await createLockTables(databaseAt(server.port));
+      return server;
+    },
+    storeAt: (port) => typeormStore({ dataSource: databaseAt(port) }),
+  },
+];
+
+describe.each(kinds)('the network between a process and its $kind', ({ kind, start, storeAt }) => {
+  describeWithServers([kind], 'may fail', () => {
+    let server: TestServer;
+    let proxy: TcpProxy;
+    /** Behind the proxy. */
+    let service: LockService;
+    let events: LockEvent[];
+    /** Another process, with a way of its own. */
+    let other: LockService;
+
+    beforeAll(async () => void (server = await start()));
+    afterAll(() => server.stop());
+    beforeEach(async () => {
+      proxy = await startProxy(server.port);
+      service = new LockService({ stores: { default: storeAt(proxy.port) } });
+      events = [];
+      service.events.subscribe((event) => events.push(event));
+      other = new LockService({ stores: { default: storeAt(server.port) } });
+      await other.open();
+    });
+    afterEach(async () => {
+      await proxy.heal();
+      await Promise.all([service.close(0), other.close(0)]);
+      await proxy.stop();
+    });
+
+    it.each(['before it ever connected', 'after it had connected'])(
+      'answers STORE_UNAVAILABLE when the time is over if everything is swallowed %s (C044)',
+      async (when) => {
+        if (when === 'after it had connected') await service.open();
+        proxy.freeze();
+        const sentAtMs = performance.now();
+        const refusal = await service.acquire('k', { waitMs: 500 }).catch((error: unknown) => error);
+        expect(refusal).toMatchObject({ code: 'STORE_UNAVAILABLE', outcome: 'not-started' });
+        expectBetween(performance.now() - sentAtMs, 400, 1_000);
+        await proxy.heal();
+        proxy.thaw();
+        await (await service.acquire('k', { waitMs: 10_000 })).release();
+      },
+    );
+
+    it('goes on by itself when the network comes back, after nothing came through for two seconds', async () => {
+      await service.open();
+      proxy.freeze();
+      const waiting = Array.from({ length: 10 }, (_, i) => service.acquire(`k${i}`, { waitMs: 15_000 }));
+      await pause(2_000);
+      proxy.thaw();
+      for (const lease of await Promise.all(waiting)) await lease.release();
+    });
+
+    it('ends a release that nobody answers within a third of the ttl (C044)', async () => {
+      const lease = await service.acquire('k', { ttlMs: TTL_MS });
+      proxy.freeze();
+      const sentAtMs = performance.now();
+      const refusal = await lease.release().catch((error: unknown) => error);
+      expect(refusal).toMatchObject({ code: 'STORE_UNAVAILABLE', outcome: 'committed' });
+      expectBetween(performance.now() - sentAtMs, TTL_MS / 3 - 50, TTL_MS / 3 + 500);
+    });
+
+    it('takes a lock although the answer to the first try was lost, and leaves no grant behind', async () => {
+      await service.open();
+      proxy.dropReplies(1);
+      const lease = await service.acquire('k', { ttlMs: TTL_MS, waitMs: 15_000 });
+      expect(typesOf(events)).toContain('acquire-unanswered');
+      expect(await other.tryAcquire('k')).toBeNull();
+      expect(await lease.release()).toBe('released');
+      await (await other.acquire('k', { waitMs: 1_000 })).release();
+    });
+
+    it('keeps a lease although the answer to a renewal was lost', async () => {
+      const lease = await service.acquire('k', { ttlMs: TTL_MS });
+      proxy.dropReplies(1);
+      await pause(TTL_MS * 1.5);
+      expect(typesOf(events)).toContain('renewal-unanswered');
+      lease.assertHeld();
+      expect(await other.tryAcquire('k')).toBeNull();
+      expect(await lease.release()).toBe('released');
+    });
+
+    it('has freed the key although the answer to the release was lost', async () => {
+      const lease = await service.acquire('k', { ttlMs: TTL_MS });
+      proxy.dropReplies(1);
+      await expect(lease.release()).rejects.toMatchObject({ code: 'STORE_UNAVAILABLE' });
+      const next = await other.acquire('k', { waitMs: 200 });
+      await pause(500); // the release is sent again meanwhile, and must not free the successor
+      next.assertHeld();
+      expect(await service.tryAcquire('k')).toBeNull();
+      expect(await next.release()).toBe('released');
+    });
+
+    it('tells the holder of a lease in time that nothing is known of it any more, and lets the next one in', async () => {
+      const sentAtMs = performance.now();
+      const work = service.withLock('k', { ttlMs: 1_000 }, async (lease) => {
+        proxy.freeze();
+        await new Promise((resolve) => lease.signal.addEventListener('abort', resolve));
+        expectBetween(performance.now() - sentAtMs, 900, 1_100);
+      });
+      await expect(work).rejects.toMatchObject({ code: 'LEASE_LOST', reason: 'expired' });
+      await (await other.acquire('k', { waitMs: 2_000 })).release();
+    });
+  });
+});
+
+describeWithServers(['redis'], "an application's own ioredis client with its default options", () => {
+  it('does not make an acquire wait for ever when its server is gone (C044)', async () => {
+    const server = await startRedis();
+    const proxy = await startProxy(server.port);
+    const client = new Redis(proxy.port, '127.0.0.1');
+    client.on('error', () => undefined);
+    const service = new LockService({ stores: { default: redisStore({ client }) } });
+    await service.open();
+    proxy.freeze();
+    const sentAtMs = performance.now();
+    await expect(service.acquire('k', { waitMs: 500 })).rejects.toMatchObject({ code: 'STORE_UNAVAILABLE' });
+    expectBetween(performance.now() - sentAtMs, 400, 1_000);
+    await proxy.heal();
+    await service.close(0);
+    client.disconnect();
+    await proxy.stop();
+    await server.stop();
+  });
+});
+
+function databaseAt(port: number): DataSource {
+  return new DataSource({ type: 'postgres', url: `postgres://postgres@127.0.0.1:${port}/postgres` });
+}
+
+function typesOf(events: readonly LockEvent[]): string[] {
+  return events.map(({ type }) => type);
+}
+
+function expectBetween(value: number, least: number, most: number): void {
+  expect(value).toBeGreaterThanOrEqual(least);
+  expect(value).toBeLessThanOrEqual(most);
+}
+
+function pause(durationMs: number): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, durationMs));
+}
