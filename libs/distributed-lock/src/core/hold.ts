@@ -15,7 +15,8 @@ type BodyResult<T> = { readonly value: T } | { readonly cause: unknown };
  * A lease and all the work that runs under it in this process.
  *
  * Two things end apart: the lease in the store, and the work here. The next local caller is let in only when both are
- * over, so that exclusion inside one process holds even after a loss.
+ * over, so that exclusion inside one process holds even after a loss: a body that goes on keeps others out until it ends,
+ * except past its `maxHoldMs`. A lost handle that nobody runs under lets them in at once, because it may never be released.
  */
 export class Hold implements LeaseUser {
   readonly lease: Lease;
