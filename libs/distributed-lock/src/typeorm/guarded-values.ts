@@ -28,9 +28,14 @@ export class GuardedValues {
   readonly #waiting = new WeakMap<object, Expression>();
   readonly #guarded = new WeakMap<Expression, Guarded>();
   readonly #written = new WeakMap<object, number>();
+  /** The children of a single-table inheritance share the columns of their parent. */
+  readonly #taught = new WeakSet<object>();
 
   /** Teaches the column of `entity` to answer from here. */
   attach({ metadata, tokenColumn }: FencedEntity): void {
+    leaveOutOfReturning(metadata, tokenColumn);
+    if (this.#taught.has(tokenColumn)) return;
+    this.#taught.add(tokenColumn);
     const ownValue = tokenColumn.getEntityValue.bind(tokenColumn);
     tokenColumn.getEntityValue = (values: object | null | undefined, transform?: boolean): unknown => {
       if (values == null) return values;
@@ -38,7 +43,6 @@ export class GuardedValues {
       const named = this.#guarded.get(ownValue(values, transform) as Expression);
       return named ? () => this.#evaluate(named, values) : this.#waiting.get(values);
     };
-    leaveOutOfReturning(metadata, tokenColumn);
   }
 
   /** For an entity, or for the values of an insert. */
