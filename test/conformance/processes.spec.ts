@@ -30,15 +30,6 @@ describe('processes that count under one lock', () => {
 
 describeWithServers(['redis'], 'processes that count under one lock on Redis', () => {
   it(
-    'lose no increment',
-    async () => {
-      const server = await startRedis();
-      await countIn({ place: server.url }).finally(() => server.stop());
-    },
-    LIMIT_MS,
-  );
-
-  it(
     'lose no increment when the server is killed and comes back with its data, and none of them ends badly',
     async () => {
       const server = await startRedis({ appendOnly: true });

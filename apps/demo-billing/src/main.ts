@@ -9,8 +9,9 @@ import { accountText } from './account/account-text.js';
 import { HELP, readOptions } from './command-line/demo-options.js';
 import { InputError } from './command-line/input-error.js';
 import { readInvoiceFile } from './invoices/invoice-file.js';
-import { BillingRun, RunInterrupted } from './run/billing-run.js';
+import type { BillingRun } from './run/billing-run.js';
 import { Progress } from './run/progress.js';
+import { RunInterrupted } from './run/run-interrupted.js';
 import { storageFor } from './storage/storage-settings.js';
 
 const EXIT_UNUSABLE = 2;
@@ -26,6 +27,7 @@ async function main(args: readonly string[]): Promise<number> {
     return 0;
   }
   const invoices = readInvoiceFile(options.input);
+  const { BillingRun } = await import('./run/billing-run.js'); // databases and all: not for a mistyped option
   const run = new BillingRun(options, invoices, new Progress(process.stderr));
   endWithSignals(run);
   const folder = temporaryFolder();

@@ -104,9 +104,9 @@ describe('the account of a run', () => {
       ['b', 'SETTLED'],
     ] as const);
     expect(drawUpAccount(evidence({ journal, statuses })).problems).toEqual([
+      'worker 1 ended by itself',
       'invoice a is READY in the database',
       'invoice c is gone in the database',
-      'worker 1 ended by itself',
     ]);
   });
 });

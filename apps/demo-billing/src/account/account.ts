@@ -61,10 +61,10 @@ export function drawUpAccount({ invoices, ledger, statuses, journal, durationMs 
     kills: journal.kills,
     durationMs: Math.round(durationMs),
     problems: [
+      ...journal.incidents,
       ...invoices.flatMap((invoice) => chargeProblems(invoice, charges.get(invoice.id) ?? [])),
       ...invoices.flatMap(({ id }) => statusProblems(id, statuses.get(id))),
       ...strangers(invoices, charges),
-      ...journal.incidents,
     ],
   };
 }

@@ -43,8 +43,9 @@ export const HELP = `Settles a file of invoices with several worker processes, w
   --input FILE     CSV with id, tenant, customer, amount, currency, due_date (default: a sample of 240 invoices)
   --workers N      worker processes, 1 to ${MOST_WORKERS} (default: 4)
   --store URL      sqlite:PATH, redis://host:port[/db] or postgres://user@host:port/database
-                   (default: SQLite in a temporary folder). With redis: the invoices stay in SQLite. A SQLite file
-                   keeps the table of the last run; in PostgreSQL each run has a schema of its own, and drops it.
+                   (default: SQLite in a temporary folder). SQLite keeps the locks in PATH-locks, and the tables of
+                   the last run stay for you to look at. Redis keeps the locks only, beside SQLite. In PostgreSQL
+                   each run has a schema of its own, and drops it.
   --faults WHAT    ${FAULT_CHOICES.join(', ')} (default: all)
   --seed N         repeats the faults of an earlier run (default: a new one, which is printed)
   --unsafe         the same work under a bare TTL lock: shows the double charges

@@ -14,6 +14,7 @@ import type { WorkerSettings } from '../worker/worker-settings.js';
 import { Dispatcher } from './dispatcher.js';
 import { GatewayProcess } from './gateway-process.js';
 import type { Progress } from './progress.js';
+import { RunInterrupted } from './run-interrupted.js';
 import { RunJournal } from './run-journal.js';
 import { StallWatch } from './stall-watch.js';
 import { WorkerDeaths } from './worker-deaths.js';
@@ -27,11 +28,6 @@ const VISIBILITY_MS = LOCK_TTL_MS + 300;
 const HUNG_AFTER_MS = 30_000;
 const STALLED_AFTER_MS = 60_000;
 const GOODBYE_WITHIN_MS = 3_000;
-
-/** The user asked to end the run. */
-export class RunInterrupted extends Error {
-  override readonly name = 'RunInterrupted';
-}
 
 /** One run: a gateway, a number of workers, and every invoice through their hands. */
 export class BillingRun {
@@ -71,7 +67,7 @@ export class BillingRun {
       return drawUpAccount({ invoices: this.invoices, ledger, statuses, journal: this.#journal, durationMs });
     } finally {
       await gateway.stop();
-      await book.close();
+      await book.close().catch((error: unknown) => this.progress.note(`not cleaned up: ${reasonOf(error)}`));
     }
   }
 

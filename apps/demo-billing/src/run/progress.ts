@@ -5,7 +5,7 @@ export interface Reached {
   readonly kills: number;
 }
 
-const LINE_EVERY_MS = 5_000;
+const LINE_EVERY_MS = 2_000;
 const REDRAW_EVERY_MS = 100;
 
 /** Shows how far the run is, on standard error: one line that is rewritten at a terminal, a new one now and then elsewhere. */
@@ -24,6 +24,11 @@ export class Progress {
     const { settled, invoices, pauses, kills } = reached;
     const text = `settled ${settled} of ${invoices}, ${pauses} workers paused, ${kills} killed`;
     this.stream.write(this.#terminal ? `\r\x1b[K${text}` : `${text}\n`);
+  }
+
+  note(line: string): void {
+    this.end();
+    this.stream.write(`${line}\n`);
   }
 
   /** Leaves the terminal's line empty for what comes next. */

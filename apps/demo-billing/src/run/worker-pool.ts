@@ -1,4 +1,4 @@
-import { exited, isRunning, startChild } from '../processes/parent-side.js';
+import { exited, startChild } from '../processes/parent-side.js';
 import type { FromWorker } from '../worker/messages.js';
 import { WorkerProcess } from './worker-process.js';
 
@@ -55,11 +55,15 @@ export class WorkerPool {
     const worker = new WorkerProcess(`worker ${++this.#started}`, child);
     this.#workers.set(worker, { exited: exited(child) });
     child.on('message', (message) => {
-      if (!isRunning(child)) return;
       worker.note(message as FromWorker);
       this.listener.said(worker, message as FromWorker);
     });
-    child.once('exit', (code, signal) => this.#exited(worker, signal ?? `exit code ${code}`));
+    child.once('exit', (code, signal) => {
+      const how = signal ?? `exit code ${code}`;
+      // Its last words may still be on their way.
+      if (child.connected) child.once('disconnect', () => this.#exited(worker, how));
+      else this.#exited(worker, how);
+    });
   }
 
   #exited(worker: WorkerProcess, how: string): void {

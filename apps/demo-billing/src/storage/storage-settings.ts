@@ -12,28 +12,33 @@ export type LockSettings = DatabaseSettings | { readonly kind: 'redis'; readonly
 export interface StorageSettings {
   readonly data: DatabaseSettings;
   readonly locks: LockSettings;
-  /** Set before every lock key, so that runs do not meet on one server. */
+  /** Set before every lock key, so that runs do not meet on one Redis server. */
   readonly namespace: string;
 }
 
+const NAMESPACE = 'demo-billing';
+
 /** Locks and invoices never share a SQLite file: it takes one writer at a time, and a lease cannot wait for a report. */
 export function storageFor(store: StoreChoice, folder: string, runId: string): StorageSettings {
-  const namespace = `demo-billing-${runId}`;
-  const embedded: DatabaseSettings = { kind: 'sqlite', file: join(folder, 'invoices.db') };
+  const embedded = { kind: 'sqlite', file: join(folder, 'invoices.db') } as const;
   switch (store.kind) {
     case 'embedded':
-      return { data: embedded, locks: { kind: 'sqlite', file: join(folder, 'locks.db') }, namespace };
+      return sqliteStorage(embedded.file);
     case 'sqlite':
-      return {
-        data: { kind: 'sqlite', file: store.file },
-        locks: { kind: 'sqlite', file: `${store.file}-locks` },
-        namespace,
-      };
+      return sqliteStorage(store.file);
     case 'redis':
-      return { data: embedded, locks: { kind: 'redis', url: store.url }, namespace };
+      return { data: embedded, locks: { kind: 'redis', url: store.url }, namespace: `${NAMESPACE}-${runId}` };
     case 'postgres': {
       const database = { kind: 'postgres', url: store.url, schema: `demo_billing_${runId}` } as const;
-      return { data: database, locks: database, namespace };
+      return { data: database, locks: database, namespace: NAMESPACE };
     }
   }
+}
+
+function sqliteStorage(file: string): StorageSettings {
+  return {
+    data: { kind: 'sqlite', file },
+    locks: { kind: 'sqlite', file: `${file}-locks` },
+    namespace: NAMESPACE,
+  };
 }

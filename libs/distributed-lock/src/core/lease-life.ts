@@ -131,5 +131,6 @@ export function reliableMs(ttlMs: number): number {
 
 function deadlineOf(sentAt: Instant, ttlMs: number): Instant {
   const forMs = reliableMs(ttlMs);
-  return { monotonicMs: sentAt.monotonicMs + forMs, wallMs: sentAt.wallMs + forMs };
+  // Rounding and the slewing of a good clock are no doubt: the wall clock gets half of the drift allowance more.
+  return { monotonicMs: sentAt.monotonicMs + forMs, wallMs: sentAt.wallMs + (forMs + ttlMs) / 2 };
 }

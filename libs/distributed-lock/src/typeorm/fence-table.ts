@@ -1,14 +1,11 @@
 import type { DataSource } from 'typeorm';
 
+import { createOnce } from './create-once.js';
 import { dialectOf } from './dialect.js';
 import { openOwnConnection } from './own-connection.js';
 import { quoteIdentifier } from './sql-text.js';
-import { driverCode, retryTransient } from './transient.js';
 
 const FENCE_TABLE = 'lock_fence';
-const CREATE_TIMEOUT_MS = 30_000;
-/** Two processes created the same table at the same moment, and PostgreSQL refused one of them. */
-const CREATED_BY_OTHERS = /^(?:23505|42P07)$/;
 
 /** The fence table in SQL: in the schema of the DataSource where it names one, else wherever the session looks first. */
 export function fenceTable(dataSource: DataSource): string {
@@ -31,9 +28,7 @@ export async function createFenceTable(dataSource: DataSource): Promise<void> {
     `"store_id" text NOT NULL, "token" bigint NOT NULL, "owner_id" text NOT NULL)${storage}`;
   const own = await openOwnConnection(dataSource, { poolSize: 1 });
   try {
-    await retryTransient(CREATE_TIMEOUT_MS, () => own.query(statement));
-  } catch (error) {
-    if (!CREATED_BY_OTHERS.test(driverCode(error))) throw error;
+    await createOnce(own, statement);
   } finally {
     await own.destroy();
   }

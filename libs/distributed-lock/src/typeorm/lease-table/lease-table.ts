@@ -1,18 +1,15 @@
 import type { DataSource } from 'typeorm';
 
 import { LockConfigInvalidError } from '../../core/index.js';
+import { createOnce } from '../create-once.js';
 import { dialectOf } from '../dialect.js';
-import { inOwnSession, openOwnConnection } from '../own-connection.js';
-import { driverCode, retryTransient } from '../transient.js';
+import { openOwnConnection } from '../own-connection.js';
 import type { LeaseStatements } from './lease-statements.js';
 import { postgresStatements } from './postgres-statements.js';
 import { sqliteStatements } from './sqlite-statements.js';
 
 export const DEFAULT_LEASE_TABLE = 'lock_lease';
 
-const CREATE_TIMEOUT_MS = 30_000;
-/** Two processes created the same table at the same moment, and PostgreSQL refused one of them. */
-const CREATED_BY_OTHERS = /^(?:23505|42P07|XX000)$/;
 const IDENTIFIER = /^[A-Za-z_][A-Za-z0-9_]{0,62}$/;
 
 /**
@@ -44,17 +41,4 @@ export function leaseStatements(dataSource: DataSource, table: string): LeaseSta
   return postgresStatements(
     schema === undefined ? `"${table}"` : `"${schema.replaceAll('"', '""')}"."${table}"`,
   );
-}
-
-async function createOnce(own: DataSource, statement: string): Promise<void> {
-  const create = (): Promise<unknown> =>
-    retryTransient(CREATE_TIMEOUT_MS, () =>
-      inOwnSession(own, CREATE_TIMEOUT_MS, (session) => session.query(statement)),
-    );
-  try {
-    await create();
-  } catch (error) {
-    if (!CREATED_BY_OTHERS.test(driverCode(error))) throw error;
-    await create();
-  }
 }

@@ -1,0 +1,129 @@
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+
+import { anyRuns, descendants } from '../servers/process-tree.mjs';
+import { COMPILE_TIMEOUT_MS, compileDemo, LARGEST_FILE, SAMPLE, withDemo } from './demo-run.js';
+import { expectToAddUp } from './expect-account.js';
+
+const RUN_TIMEOUT_MS = 150_000;
+
+describe('the demo on embedded SQLite', () => {
+  const folder = mkdtempSync(join(tmpdir(), 'demo-spec-'));
+  beforeAll(() => compileDemo(), COMPILE_TIMEOUT_MS);
+  afterAll(() => rmSync(folder, { recursive: true }));
+
+  it(
+    'charges the sample once while workers are paused, killed and answered too late, and shows who refused what',
+    () =>
+      withDemo(['--json', '--seed', '20'], async (run) => {
+        await expectToAddUp(run, SAMPLE);
+        const { pauses, kills, staleWritesRefused, duplicatesPrevented, takeOvers } = run.account;
+        expect({ pauses, kills }).toEqual({ pauses: 10, kills: 5 });
+        // Two pauses each before the token is read, before the call is sent and before the invoice is saved.
+        expect(staleWritesRefused).toBeGreaterThanOrEqual(4);
+        // Six lost answers and a kill between charge and save, at the least.
+        expect(duplicatesPrevented).toBeGreaterThanOrEqual(7);
+        expect(takeOvers).toBeGreaterThanOrEqual(10);
+        expect(run.stdout).toMatch(/lease check [1-9]\d*, .* gateway's token check [1-9]/);
+      }),
+    RUN_TIMEOUT_MS,
+  );
+
+  it(
+    'uses one SQLite file for one run after the other, and leaves what else is in it alone',
+    async () => {
+      const file = join(folder, 'invoices.db');
+      for (const seed of ['1', '2']) {
+        await withDemo(
+          ['--input', LARGEST_FILE, '--store', `sqlite:${file}`, '--seed', seed, '--json'],
+          (run) => expectToAddUp(run, LARGEST_FILE),
+        );
+      }
+      expect(existsSync(file)).toBe(true);
+    },
+    2 * RUN_TIMEOUT_MS,
+  );
+
+  it(
+    'shows, counts and names the double charges of a bare TTL lock',
+    () =>
+      withDemo(['--unsafe', '--faults', 'pause', '--seed', '3', '--json'], async (run) => {
+        expect(await run.exited()).toBe(1);
+        const { invoices, charges, doubleCharges, ok } = run.account;
+        expect(ok).toBe(false);
+        expect(doubleCharges).toBeGreaterThanOrEqual(1);
+        expect(charges).toBe(invoices + doubleCharges);
+        const named = run.stdout.match(/^invoice .+ was charged \d+ times$/gm) ?? [];
+        expect(named.length).toBeGreaterThanOrEqual(1);
+        expect(named.length).toBeLessThanOrEqual(doubleCharges);
+      }),
+    RUN_TIMEOUT_MS,
+  );
+
+  it(
+    'leaves neither processes nor files behind when it is interrupted, not even a stopped worker',
+    () =>
+      withDemo(['--faults', 'pause', '--seed', '4'], async (run) => {
+        await run.underWay();
+        const children = descendants(run.pid);
+        expect(children.length).toBeGreaterThanOrEqual(5);
+        run.signal('SIGINT');
+        expect(await run.exited()).toBe(130);
+        expect(anyRuns(children)).toBe(false);
+        expect(run.litter).toEqual([]);
+        expect(run.stdout).toBe('');
+      }),
+    RUN_TIMEOUT_MS,
+  );
+
+  const header = 'id,tenant,customer,amount,currency,due_date\n';
+  it.each([
+    ['an empty file', '', '1:1: the file is empty'],
+    [
+      'a negative amount',
+      `${header}A,t,c,-1.00,EUR,2025-01-01\n`,
+      '2:7: amount "-1.00" is not more than zero',
+    ],
+    ['a quote that never closes', `${header}A,"t,c,1.00,EUR,2025-01-01\n`, '2:3: the quote that opens here'],
+  ])('refuses %s in one line, and charges nothing', async (_, content, message) => {
+    const file = join(folder, 'bad.csv');
+    writeFileSync(file, content);
+    await withDemo(['--input', file], async (run) => {
+      expect(await run.exited()).toBe(2);
+      expect(run.stderr).toMatch(/^[^\n]+\n$/);
+      expect(run.stderr).toContain(`${file}:${message}`);
+      expect(run.stdout).toBe('');
+      expect(run.litter).toEqual([]);
+    });
+  });
+
+  it.each([
+    [['--worker', '2'], "Unknown option '--worker'"],
+    [['--workers', '0'], '--workers "0" is not a whole number from 1 to 32'],
+    [['--store', 'mysql://localhost/db'], 'is not a store; write sqlite:PATH'],
+    [['--store', 'redis://127.0.0.1:1'], 'the store cannot be used: connect ECONNREFUSED 127.0.0.1:1'],
+    [
+      ['--store', 'postgres://u@127.0.0.1:1/db'],
+      'the store cannot be used: connect ECONNREFUSED 127.0.0.1:1',
+    ],
+  ])('refuses %j in one line', async (args, message) => {
+    await withDemo(args, async (run) => {
+      expect(await run.exited()).toBe(2);
+      expect(run.stderr).toMatch(/^[^\n]+\n$/);
+      expect(run.stderr).toContain(message);
+      expect(run.litter).toEqual([]);
+    });
+  });
+
+  it('does not touch a file of the user that is no database', async () => {
+    const file = join(folder, 'letter.txt');
+    writeFileSync(file, 'Dear Sir or Madam, this is not a database but a letter.\n'.repeat(100));
+    const before = readFileSync(file);
+    await withDemo(['--store', `sqlite:${file}`], async (run) => {
+      expect(await run.exited()).toBe(2);
+      expect(run.stderr).toMatch(/^the store cannot be used: [^\n]*not a database\n$/);
+    });
+    expect(readFileSync(file)).toEqual(before);
+  });
+});

@@ -1,0 +1,62 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+
+import { Client } from 'pg';
+
+import { describeWithServers, startPostgres, startRedis, type TestServer } from '../servers/index.js';
+import { COMPILE_TIMEOUT_MS, compileDemo, LARGEST_FILE, SAMPLE, withDemo } from './demo-run.js';
+import { expectToAddUp } from './expect-account.js';
+
+const RUN_TIMEOUT_MS = 150_000;
+const AWAY_MS = 2_500;
+
+describe.each([
+  ['redis', startRedis],
+  ['postgres', startPostgres],
+] as const)('the demo with %s', (kind, start) => {
+  describeWithServers([kind], 'on a real server', () => {
+    let server: TestServer;
+    beforeAll(async () => {
+      compileDemo();
+      server = await start();
+    }, COMPILE_TIMEOUT_MS);
+    afterAll(() => server.stop());
+
+    it(
+      'charges every invoice once while workers are paused and killed',
+      () =>
+        withDemo(['--input', LARGEST_FILE, '--store', server.url, '--seed', '5', '--json'], async (run) => {
+          await expectToAddUp(run, LARGEST_FILE);
+          expect(run.account).toMatchObject({ pauses: 10, kills: 5 });
+        }),
+      RUN_TIMEOUT_MS,
+    );
+
+    it(
+      'goes on when the server is killed in the middle and comes back',
+      () =>
+        withDemo(['--store', server.url, '--faults', 'pause', '--seed', '6', '--json'], async (run) => {
+          await run.underWay();
+          await server.kill();
+          const settledBefore = run.settled;
+          await sleep(AWAY_MS);
+          await server.start();
+          await expectToAddUp(run, SAMPLE);
+          expect(settledBefore).toBeLessThan(run.account.invoices);
+        }),
+      RUN_TIMEOUT_MS,
+    );
+
+    if (kind === 'postgres') {
+      it('has left nothing in the database', async () => {
+        const client = new Client({ connectionString: server.url });
+        await client.connect();
+        const { rows } = await client.query(
+          `SELECT nspname FROM pg_namespace WHERE nspname LIKE 'demo%'
+           UNION ALL SELECT relname FROM pg_class WHERE relnamespace = 'public'::regnamespace`,
+        );
+        await client.end();
+        expect(rows).toEqual([]);
+      });
+    }
+  });
+});
