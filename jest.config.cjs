@@ -1,4 +1,3 @@
-/** @type {import('@jest/types').Config.InitialOptions} */
 // Nest 12 is ESM only and Jest can require() ESM only from Node 24.9 on: on Node 20 both our TypeScript and
 // node_modules/@nestjs are turned into CommonJS by swc.
 const typescript = {

@@ -2,6 +2,8 @@ import { LockService, type LockEvent, type LockServiceOptions } from '../src/cor
 import { ManualClock } from '../src/testing/manual-clock.js';
 import { ScriptedStore } from './scripted-store.js';
 
+export { ManualClock };
+
 export interface LockBench {
   readonly clock: ManualClock;
   readonly store: ScriptedStore;

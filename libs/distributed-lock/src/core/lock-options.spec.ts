@@ -1,6 +1,5 @@
-import { lockBench, outcomeOf } from '../../test/lock-bench.js';
+import { lockBench, ManualClock, outcomeOf } from '../../test/lock-bench.js';
 import { ScriptedStore } from '../../test/scripted-store.js';
-import { ManualClock } from '../testing/manual-clock.js';
 import { LockService, type LockOptions, type LockStore } from './index.js';
 
 const KEY = 'invoice:1';

@@ -1,6 +1,5 @@
-import { gate, lockBench, outcomeOf, settled } from '../../test/lock-bench.js';
+import { gate, lockBench, ManualClock, outcomeOf, settled } from '../../test/lock-bench.js';
 import { after, refusal, ScriptedStore, silence } from '../../test/scripted-store.js';
-import { ManualClock } from '../testing/manual-clock.js';
 import { LockService } from './index.js';
 
 const KEY = 'invoice:1';
