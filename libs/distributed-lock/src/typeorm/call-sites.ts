@@ -21,16 +21,23 @@ export class CallSites {
   }
 }
 
-/** The nearest line of code that belongs neither to TypeORM nor to this package. */
+/** The nearest line of code that belongs neither to TypeORM nor to this package, as stack traces show it. */
 function callerOf(): string {
-  const limit = Error.stackTraceLimit;
+  const { stackTraceLimit, prepareStackTrace } = Error;
   Error.stackTraceLimit = DEEPEST_STACK;
-  const { stack = '' } = new Error();
-  Error.stackTraceLimit = limit;
-  const frames = stack.split('\n').slice(1);
-  const own = frames[0]?.replace(/^.*?\(?([^(]*)[\\/]call-sites\.[cm]?[jt]s.*$/, '$1') ?? '';
-  const user = frames.find(
-    (frame) => !/node_modules|node:|<anonymous>/.test(frame) && !(own !== '' && frame.includes(own)),
+  const { stack: shown = '' } = new Error();
+  // The files as they were loaded: source maps may show those of libraries under other names.
+  Error.prepareStackTrace = (_error, frames) => frames.map((frame) => frame.getFileName() ?? '');
+  const files = new Error().stack as unknown as readonly string[];
+  Object.assign(Error, { stackTraceLimit, prepareStackTrace });
+  const own = folderOf(files[0] ?? '');
+  const nearest = files.findIndex(
+    (file) => !/[\\/]node_modules[\\/]|^node:|^$/.test(file) && folderOf(file) !== own,
   );
-  return user?.trim().replace(/^at (?:async )?/, '') ?? 'unknown caller';
+  const frame = shown.split('\n').slice(1)[nearest];
+  return frame?.trim().replace(/^at (?:async )?/, '') ?? 'unknown caller';
+}
+
+function folderOf(file: string): string {
+  return file.replace(/[^\\/]*$/, '');
 }
