@@ -23,6 +23,7 @@ export class CallSites {
 
 /** The nearest line of code that belongs neither to TypeORM nor to this package, as stack traces show it. */
 function callerOf(): string {
+  // eslint-disable-next-line @typescript-eslint/unbound-method -- put back as it was found, never called
   const { stackTraceLimit, prepareStackTrace } = Error;
   Error.stackTraceLimit = DEEPEST_STACK;
   const { stack: shown = '' } = new Error();
