@@ -1,32 +1,19 @@
 import type { Server } from 'node:http';
 
 import {
-  ArgumentsHost,
   Body,
-  Catch,
   Controller,
   Get,
-  HttpException,
   Injectable,
-  Logger,
   NotFoundException,
   Param,
   ParseIntPipe,
   Post,
   type DynamicModule,
-  type ExceptionFilter,
   type INestApplication,
 } from '@nestjs/common';
-import { BaseExceptionFilter } from '@nestjs/core';
 import { Test } from '@nestjs/testing';
-import {
-  CurrentLease,
-  currentLease,
-  Locked,
-  LockContext,
-  toHttpException,
-  type Lease,
-} from 'nestjs-distributed-lock';
+import { CurrentLease, currentLease, Locked, LockContext, type Lease } from 'nestjs-distributed-lock';
 import { LockTesting } from 'nestjs-distributed-lock/testing';
 import { Observable, of } from 'rxjs';
 import request from 'supertest';
@@ -90,14 +77,13 @@ class Invoices {
 let app: INestApplication;
 const server = (): Server => app.getHttpServer() as Server;
 
-async function boot(locks: DynamicModule, ...filters: ExceptionFilter[]): Promise<void> {
+async function boot(locks: DynamicModule): Promise<void> {
   const module = await Test.createTestingModule({
     imports: [locks],
     controllers: [Invoices],
     providers: [Ledger],
   }).compile();
   app = module.createNestApplication<INestApplication>({ logger: false });
-  app.useGlobalFilters(...filters);
   await app.init();
 }
 
@@ -203,56 +189,5 @@ describe('C025: a request that does not lock', () => {
       .expect(({ body }) => {
         expect(body).toMatchObject({ code: 'LOCK_NOT_HELD' });
       });
-  });
-});
-
-describe('an application with a filter of its own', () => {
-  @Catch()
-  class CatchAll extends BaseExceptionFilter {
-    override catch(error: unknown, host: ArgumentsHost): void {
-      const exception = toHttpException(error) ?? error;
-      const status = exception instanceof HttpException ? exception.getStatus() : 500;
-      host
-        .switchToHttp()
-        .getResponse<{ status(code: number): { json(body: unknown): void } }>()
-        .status(status)
-        .json({
-          mine: exception instanceof HttpException ? exception.getResponse() : 'unknown',
-        });
-    }
-  }
-
-  it('answers by itself with filter: false, and may ask what the answer would be', async () => {
-    await boot(LockTesting.module({ filter: false }), new CatchAll());
-    const release = await LockTesting.holdElsewhere('invoice:42');
-    await post('42/pay')
-      .expect(423)
-      .expect(({ body }) => {
-        expect(body).toMatchObject({ mine: { status: 423, code: 'LOCK_TIMEOUT' } });
-      });
-    await get('500').expect(500, { mine: 'unknown' });
-    await release();
-  });
-
-  it('is told 500 by Nest for errors of locks without any filter', async () => {
-    await boot(LockTesting.module({ filter: false }));
-    const release = await LockTesting.holdElsewhere('invoice:42');
-    await post('42/pay').expect(500);
-    await release();
-  });
-});
-
-describe('what the filter logs', () => {
-  it('is what the client is not told: the message of errors that are the application’s affair', async () => {
-    const logged = jest.spyOn(Logger.prototype, 'error').mockImplementation(() => undefined);
-    await boot(LockTesting.module());
-    await post('42/late').expect(503);
-    expect(logged).toHaveBeenCalledWith(expect.stringContaining('"invoice:42" was lost'), expect.any(String));
-    logged.mockClear();
-    const release = await LockTesting.holdElsewhere('invoice:42');
-    await post('42/pay').expect(423);
-    expect(logged).not.toHaveBeenCalled();
-    await release();
-    logged.mockRestore();
   });
 });
