@@ -1,6 +1,6 @@
 import type { DataSource } from 'typeorm';
 
-import { createFenceTable } from './fence-table.js';
+import { createFenceTable } from './fence/index.js';
 import { createLeaseTable } from './lease-table/index.js';
 
 /**

@@ -7,9 +7,8 @@ import {
   LockNotHeldError,
   type Lease,
 } from '../core/index.js';
-import { dialectOf } from './dialect.js';
-import { guardOf, guardsOfLease, type DataSourceGuard } from './guard-data-source.js';
-import { driverCode, retryTransient } from './transient.js';
+import { dialectOf, driverCode, retryTransient } from './sql/index.js';
+import { guardOf, guardsOfLease, type DataSourceGuard } from './guard/index.js';
 
 export interface FencedTransactionOptions {
   /** Default: the guarded DataSource whose rows the locks held here protect, if there is one such. */

@@ -13,8 +13,8 @@ import { ModulesContainer } from '@nestjs/core';
 import { DataSource } from 'typeorm';
 
 import { LockConfigInvalidError, LockService } from '../core/index.js';
-import { fenceNotes } from './fenced-by.js';
-import { guardDataSource, guardOf, type GuardOptions } from './guard-data-source.js';
+import { fenceNotes } from './entities/index.js';
+import { guardDataSource, guardOf, type GuardOptions } from './guard/index.js';
 
 interface DataSourceChoice {
   /** Name of the DataSource, as given to `TypeOrmModule.forRoot({ name })`. Default: the one without a name. */

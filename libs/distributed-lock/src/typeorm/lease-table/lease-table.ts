@@ -1,9 +1,8 @@
 import type { DataSource } from 'typeorm';
 
 import { LockConfigInvalidError } from '../../core/index.js';
-import { createOnce } from '../create-once.js';
-import { dialectOf } from '../dialect.js';
-import { openOwnConnection } from '../own-connection.js';
+import { createOnce, openOwnConnection } from '../connection/index.js';
+import { dialectOf } from '../sql/index.js';
 import type { LeaseStatements } from './lease-statements.js';
 import { postgresStatements } from './postgres-statements.js';
 import { sqliteStatements } from './sqlite-statements.js';

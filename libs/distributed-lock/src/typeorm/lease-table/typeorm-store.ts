@@ -11,12 +11,10 @@ import {
   type ReleaseRequest,
   type RenewalAnswer,
 } from '../../core/index.js';
-import { dialectOf, type Dialect } from '../dialect.js';
-import { inOwnSession, openOwnConnection, requireSharedDatabase } from '../own-connection.js';
-import { driverCode, retryTransient } from '../transient.js';
+import { type Dialect, dialectOf, driverCode, retryTransient, storedKey } from '../sql/index.js';
+import { inOwnSession, openOwnConnection, requireSharedDatabase } from '../connection/index.js';
 import { grantName, type LeaseStatements, type Session } from './lease-statements.js';
 import { DEFAULT_LEASE_TABLE, leaseStatements } from './lease-table.js';
-import { storedKey } from './stored-key.js';
 
 export interface TypeOrmStoreOptions {
   /** Says where the database is. It is neither used nor closed, and need not be initialised. */

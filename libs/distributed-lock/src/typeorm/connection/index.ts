@@ -1,0 +1,4 @@
+export { createOnce } from './create-once.js';
+export { inOwnSession, openOwnConnection, requireSharedDatabase } from './own-connection.js';
+export { SqliteConnection } from './sqlite-connection.js';
+export { type Turns, noTurns } from './turns.js';

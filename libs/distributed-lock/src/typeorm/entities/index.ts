@@ -1,0 +1,9 @@
+export {
+  FencedBy,
+  type FencedByOptions,
+  LockTokenColumn,
+  type UnfencedWrites,
+  fenceNotes,
+} from './fenced-by.js';
+export { fencedEntitiesOf } from './fenced-entities.js';
+export { type ColumnMetadata, type FencedEntity } from './fenced-entity.js';

@@ -1,0 +1,2 @@
+export { FenceRows } from './fence-rows.js';
+export { createFenceTable, fenceTable } from './fence-table.js';

@@ -1,0 +1,134 @@
+import type { QueryRunner } from 'typeorm';
+
+import { FencedOutError } from '../../core/index.js';
+import type { FencedEntity } from '../entities/index.js';
+import type { GuardExpressions } from './guard-expression.js';
+import { override } from './override.js';
+import type { Proofs } from './proofs.js';
+import type { Refusals } from './refusals.js';
+import type { SqliteConnection } from '../connection/index.js';
+import type { StatementNet } from './statement-net.js';
+import type { Transactions } from './transactions.js';
+
+type Query = (sql: string, parameters?: unknown[], structured?: boolean) => Promise<unknown>;
+
+export interface RunnerGuardParts {
+  readonly net: StatementNet;
+  readonly transactions: Transactions;
+  readonly expressions: GuardExpressions;
+  readonly proofs: Proofs;
+  readonly refusals: Refusals;
+  /** How statements wait, where the driver cannot. */
+  readonly sqlite: SqliteConnection | undefined;
+}
+
+/** Stands before every statement of a DataSource's query runners, whichever way it comes. */
+export class RunnerGuard {
+  /** SQLite has one query runner for all, and gives it out again and again. */
+  readonly #guarded = new WeakSet<QueryRunner>();
+
+  constructor(private readonly parts: RunnerGuardParts) {}
+
+  guard<R extends QueryRunner>(runner: R): R {
+    if (this.#guarded.has(runner)) return runner;
+    this.#guarded.add(runner);
+    this.#guardQuery(runner);
+    this.#guardStream(runner);
+    this.#followTransactions(runner);
+    return runner;
+  }
+
+  #guardQuery(runner: QueryRunner): void {
+    const query = runner.query.bind(runner) as Query;
+    // Not an async function: BEGIN has to mark the caller's chain.
+    const guarded: Query = (sql, ...rest) => {
+      const sent = this.parts.sqlite?.immediate(sql) ?? sql;
+      return this.#run(runner, sql, () => query(sent, ...rest)).catch((error: unknown) => {
+        const explained = this.#explained(sql, error);
+        if (explained instanceof FencedOutError) this.parts.transactions.doom(runner, explained);
+        throw explained;
+      });
+    };
+    override(runner, 'query', guarded as QueryRunner['query']);
+  }
+
+  async #run(runner: QueryRunner, sql: string, send: () => Promise<unknown>): Promise<unknown> {
+    const { transactions, net, sqlite } = this.parts;
+    const outer = transactions.of(runner);
+    const control = transactions.beforeStatement(runner, sql);
+    try {
+      for (const stamp of net.admit(sql)) await stamp.run(runner);
+      const result = await (sqlite ? sqlite.send(sql, send) : send());
+      transactions.afterStatement(runner, control);
+      return result;
+    } catch (error) {
+      if (control === 'begin' && !outer) transactions.ended(runner);
+      throw error;
+    }
+  }
+
+  /** None of the ways that need stamps opens a stream. */
+  #guardStream(runner: QueryRunner): void {
+    const stream = runner.stream.bind(runner);
+
+    override(runner, 'stream', async (sql, ...rest) => {
+      this.parts.transactions.beforeStatement(runner, sql);
+      this.parts.net.admit(sql);
+      return stream(sql, ...rest);
+    });
+  }
+
+  #followTransactions(runner: QueryRunner): void {
+    const { transactions } = this.parts;
+    const start = runner.startTransaction.bind(runner);
+    const release = runner.release.bind(runner);
+    // Not an async function: the mark has to reach the caller's chain.
+    override(runner, 'startTransaction', (isolation) => {
+      const outer = transactions.of(runner);
+      transactions.markChain(runner);
+      return start(isolation).catch((error: unknown) => {
+        if (!outer) transactions.ended(runner);
+        throw error;
+      });
+    });
+    override(runner, 'release', () => {
+      if (!runner.isTransactionActive) transactions.ended(runner);
+      return release();
+    });
+  }
+
+  /** Says FENCED_OUT where the database refused the value of a guard; all other errors are the user's. */
+  #explained(sql: string, error: unknown): unknown {
+    const { net, expressions, refusals, proofs } = this.parts;
+    if (!isRefusedNull(error)) return error;
+    const entity = net.guardedEntity(sql);
+    if (!entity || !isAboutToken(entity, error)) return error;
+    return expressions.markIn(sql) === 'free'
+      ? refusals.keyWasLocked(entity, error)
+      : refusals.byDatabase(entity, proofs.shown(entity), error);
+  }
+}
+
+/** What the drivers tell of a value that a NOT NULL column refused. */
+interface RefusedNull {
+  readonly code: '23502' | 'SQLITE_CONSTRAINT_NOTNULL';
+  readonly message: string;
+  readonly table?: string;
+  readonly column?: string;
+}
+
+function isRefusedNull(error: unknown): error is { readonly driverError: RefusedNull } {
+  const { driverError } = (error ?? {}) as { driverError?: { code?: unknown } };
+  return driverError?.code === '23502' || driverError?.code === 'SQLITE_CONSTRAINT_NOTNULL';
+}
+
+function isAboutToken(
+  { metadata, tokenColumn }: FencedEntity,
+  { driverError }: { readonly driverError: RefusedNull },
+): boolean {
+  const { databaseName } = tokenColumn;
+  if (driverError.code === '23502') {
+    return driverError.table === metadata.tableName && driverError.column === databaseName;
+  }
+  return driverError.message.endsWith(`: ${metadata.tableName}.${databaseName}`);
+}

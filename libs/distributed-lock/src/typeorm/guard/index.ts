@@ -1,0 +1,9 @@
+export {
+  type DataSourceGuard,
+  type GuardOptions,
+  guardDataSource,
+  guardOf,
+  guardsOfLease,
+} from './guard-data-source.js';
+export { RolledBackAtCommitError } from './transactions.js';
+export { Unfenced, unfenced } from './unfenced.js';

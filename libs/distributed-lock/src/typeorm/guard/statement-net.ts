@@ -1,0 +1,132 @@
+import type { CallSites } from './call-sites.js';
+import { type Dialect, type SqlWrite, writesOf, type WriteVerb } from '../sql/index.js';
+import type { FencedEntity } from '../entities/index.js';
+import type { GuardExpressions } from './guard-expression.js';
+import { currentOperation, type Stamp } from './operations.js';
+import type { Refusals } from './refusals.js';
+import { unfencedReason } from './unfenced.js';
+
+/** A write to a fenced table. */
+interface FencedWrite extends SqlWrite {
+  readonly entity: FencedEntity;
+}
+
+/**
+ * Looks at every statement just before it is sent, and lets a write to a fenced table pass only with a guard in it.
+ *
+ * It catches what no hook sees: raw SQL, `listeners: false`, orphans, upserts, clear(). What it cannot see are functions,
+ * triggers and views of the database, and connections that are not the DataSource's.
+ */
+export class StatementNet {
+  readonly #tables: readonly { readonly path: readonly string[]; readonly entity: FencedEntity }[];
+  readonly #mention: RegExp;
+
+  constructor(
+    private readonly dialect: Dialect,
+    entities: readonly FencedEntity[],
+    private readonly expressions: GuardExpressions,
+    private readonly refusals: Refusals,
+    private readonly callSites: CallSites,
+  ) {
+    this.#tables = entities.map((entity) => ({ entity, path: this.#tablePath(entity) }));
+    const names = this.#tables.map(({ path }) => path.at(-1) as string);
+    this.#mention = new RegExp(names.map(escapePattern).join('|') || '(?!)', 'i');
+  }
+
+  /**
+   * The stamps that have to be put on rows before `sql` is sent.
+   *
+   * @throws {UnfencedWriteError} it writes a fenced table without a guard
+   */
+  admit(sql: string): readonly Stamp[] {
+    if (!this.#mention.test(sql)) return [];
+    const writes = this.#fencedWrites(sql);
+    if (writes.length === 0 || this.#isGuarded(sql, writes)) return [];
+    const stamps = this.#takeStamps(writes);
+    if (stamps.length === 0) for (const write of writes) this.#refuse(write);
+    return stamps;
+  }
+
+  /** The entity whose guard `sql` carries. */
+  guardedEntity(sql: string): FencedEntity | undefined {
+    return this.expressions.markIn(sql) === null ? undefined : this.#fencedWrites(sql)[0]?.entity;
+  }
+
+  #fencedWrites(sql: string): readonly FencedWrite[] {
+    return writesOf(this.dialect, sql).flatMap((write) => {
+      const entity = this.#tables.find(({ path }) => endsAlike(write.table, path))?.entity;
+      return entity ? [{ ...write, entity }] : [];
+    });
+  }
+
+  /** One guard speaks for one write, and not for what a conflict would make of it. */
+  #isGuarded(sql: string, [write, another]: readonly FencedWrite[]): boolean {
+    return this.expressions.markIn(sql) !== null && !another && write?.onConflict === false;
+  }
+
+  /**
+   * DELETE removes all rows of an entity in one statement; soft removal and recovery take one for each row. Which of
+   * them is for which row does not matter: they stand in one transaction, so all stamps hold or none.
+   */
+  #takeStamps([write, another]: readonly FencedWrite[]): readonly Stamp[] {
+    const stamps = currentOperation()?.stamps;
+    if (!stamps || !write || another) return [];
+    const first = stamps.find(({ entity, verb }) => verb === write.verb && isSameTable(entity, write.entity));
+    const taken = stamps.filter((stamp) =>
+      write.verb === 'DELETE' ? stamp.verb === 'DELETE' && stamp.entity === first?.entity : stamp === first,
+    );
+    stamps.splice(0, Infinity, ...stamps.filter((stamp) => !taken.includes(stamp)));
+    return taken;
+  }
+
+  #refuse({ entity, verb, onConflict }: FencedWrite): void {
+    const attempt = { entity, path: pathOf(verb, onConflict) };
+    if (entity.unfencedWrites === 'refuse' && unfencedReason() === undefined) {
+      throw this.refusals.unguarded(attempt, adviceFor(verb, onConflict, entity));
+    }
+    this.refusals.passes(attempt);
+    if (entity.unfencedWrites === 'warn' && unfencedReason() === undefined) this.callSites.warnOnce(attempt);
+  }
+
+  /** As {@link writesOf} reads names. */
+  #tablePath({ metadata }: FencedEntity): readonly string[] {
+    const path = metadata.tablePath.split('.');
+    return this.dialect === 'sqlite' ? path.map((name) => name.toLowerCase()) : path;
+  }
+}
+
+function isSameTable(one: FencedEntity, other: FencedEntity): boolean {
+  return one.metadata.tablePath === other.metadata.tablePath;
+}
+
+/** `invoice` may be in any schema, and so may a table whose schema TypeORM leaves to the session. */
+function endsAlike(written: readonly string[], fenced: readonly string[]): boolean {
+  const depth = Math.min(written.length, fenced.length);
+  return depth > 0 && written.slice(-depth).join('\0') === fenced.slice(-depth).join('\0');
+}
+
+function escapePattern(text: string): string {
+  return text.replace(/[.*+?^${}()|[\]\\]/g, '\\$&');
+}
+
+function pathOf(verb: WriteVerb, onConflict: boolean): string {
+  return onConflict ? `${verb} with a conflict clause (upsert, orUpdate, orIgnore)` : `${verb} in SQL`;
+}
+
+function adviceFor(verb: WriteVerb, onConflict: boolean, { template }: FencedEntity): string {
+  const lock = `under the lock '${template.text}'`;
+  if (onConflict) return `Read the row ${lock}, then save() or insert() it.`;
+  switch (verb) {
+    case 'INSERT':
+      return `Use save() or insert() with the entity's values ${lock}.`;
+    case 'UPDATE':
+      return (
+        `Use save(), update() or an update query builder ${lock}, with listeners; ` +
+        'children that left a relation have to be changed themselves.'
+      );
+    case 'DELETE':
+      return `Load the rows ${lock} and remove() them, with listeners.`;
+    default:
+      return "If no lock is needed here, say so: unfenced('why', () => …).";
+  }
+}
