@@ -1,0 +1,113 @@
+import { createRequire } from 'node:module';
+
+import { LockService, type Lease } from 'nestjs-distributed-lock';
+import { guardDataSource, typeormStore } from 'nestjs-distributed-lock/typeorm';
+import { DataSource, type DataSourceOptions } from 'typeorm';
+
+import { Invoice, InvoiceLine, Label } from './invoices.js';
+import type { Owner } from './owners.js';
+import { guardedPaths, keyOf } from './stopped-owner.js';
+
+/** What the process that gets stopped is told, as JSON in its first argument. */
+export interface StoppedOwnerOrder {
+  readonly source: DataSourceOptions;
+  readonly ttlMs: number;
+  /** Where SIGSTOP hits: after the locks were taken, or when each write has passed every check of this process. */
+  readonly stopsAt: 'holding' | 'sending';
+  /** False: the positive control. */
+  readonly guarded: boolean;
+}
+
+/** Codes of the errors that one path met after the process went on; none where nothing was thrown. */
+export interface Outcome {
+  readonly path: string;
+  /** Of the first question to the lease, before anything else was called. */
+  readonly firstRead: string | undefined;
+  readonly write: string | undefined;
+  /** Of the whole section under the lock, which the write is a part of. */
+  readonly section: string | undefined;
+}
+
+async function run(order: StoppedOwnerOrder): Promise<void> {
+  const dataSource = new DataSource(withDriver(order.source));
+  await dataSource.initialize();
+  const gate = new Gate();
+  if (order.stopsAt === 'sending') gate.holdWritesOf(dataSource);
+  const locks = new LockService({ stores: { default: typeormStore({ dataSource }) } });
+  if (order.guarded) guardDataSource(dataSource, locks);
+  const owner: Owner = {
+    dataSource,
+    locks,
+    events: [],
+    repository: (entity) => dataSource.getRepository(entity),
+    stop: () => Promise.resolve(),
+  };
+  const leases: Lease[] = [];
+  for (const index of guardedPaths.keys()) {
+    leases.push(await locks.acquire(keyOf(index), { ttlMs: order.ttlMs, waitMs: 0 }));
+  }
+  if (order.stopsAt === 'holding') process.kill(process.pid, 'SIGSTOP');
+  const outcomes = await Promise.all(leases.map((lease, index) => attempt(owner, lease, index)));
+  process.stdout.write(JSON.stringify(outcomes), () => process.exit(0));
+}
+
+async function attempt(owner: Owner, lease: Lease, index: number): Promise<Outcome> {
+  const path = guardedPaths[index];
+  if (!path) throw new Error(`no path ${index}`);
+  const firstRead = await codeOf(() => lease.assertHeld());
+  let write: string | undefined;
+  const section = await codeOf(() =>
+    lease.run(async () => (write = await codeOf(() => path.write(owner, String(index))))),
+  );
+  return { path: path.name, firstRead, write, section };
+}
+
+async function codeOf(work: () => unknown): Promise<string | undefined> {
+  try {
+    await work();
+    return undefined;
+  } catch (error) {
+    const { code, message } = error as { code?: string; message?: string };
+    return code ?? message;
+  }
+}
+
+/** Stops the process once a write of every path has come this far, and then lets them all go on. */
+class Gate {
+  #arrived = 0;
+  #open: () => void = () => undefined;
+  readonly #opened = new Promise<void>((resolve) => (this.#open = resolve));
+
+  /** To be called before the guards are put on, so that it stands behind them. */
+  holdWritesOf(dataSource: DataSource): void {
+    const create = dataSource.createQueryRunner.bind(dataSource);
+    dataSource.createQueryRunner = (mode) => {
+      const runner = create(mode);
+      const query = runner.query.bind(runner) as (...args: unknown[]) => Promise<unknown>;
+      runner.query = (async (...args: unknown[]) => {
+        if (/^(?:INSERT INTO|UPDATE|DELETE FROM)\s+(?!\S*lock_)/.test(String(args[0]))) await this.#pass();
+        return query(...args);
+      }) as typeof runner.query;
+      return runner;
+    };
+  }
+
+  async #pass(): Promise<void> {
+    this.#arrived += 1;
+    if (this.#arrived === guardedPaths.length) {
+      process.kill(process.pid, 'SIGSTOP');
+      this.#open();
+    }
+    await this.#opened;
+  }
+}
+
+function withDriver(source: DataSourceOptions): DataSourceOptions {
+  const entities = [Invoice, InvoiceLine, Label];
+  if (source.type !== 'better-sqlite3') {
+    return { ...source, entities, poolSize: guardedPaths.length + 5 } as DataSourceOptions;
+  }
+  return { ...source, entities, driver: createRequire(import.meta.url)('libsql') as unknown };
+}
+
+await run(JSON.parse(process.argv[2] ?? '') as StoppedOwnerOrder);
