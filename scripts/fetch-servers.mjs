@@ -3,7 +3,14 @@
 import { spawnSync } from 'node:child_process';
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { delimiter, join } from 'node:path';
-import { adviceFor, cacheFolder, locate, packagesOf, SERVER_KINDS } from '../test/servers/binaries.mjs';
+import {
+  adviceFor,
+  cacheFolder,
+  locate,
+  packagesOf,
+  programsOf,
+  SERVER_KINDS,
+} from '../test/servers/binaries.mjs';
 
 /** @typedef {import('../test/servers/binaries.mjs').ServerKind} ServerKind */
 
@@ -49,7 +56,7 @@ function fetch(kind, apt, workshop) {
   publish(unpacked, join(cacheFolder(), kind));
   const found = locate(kind);
   if (!found) throw new Error(`the packages ${packages.join(', ')} do not hold the programs of ${kind}`);
-  for (const program of programsIn(found.folder)) {
+  for (const program of programsOf(kind)) {
     run(join(found.folder, program), ['--version'], { LD_LIBRARY_PATH: found.libraries.join(':') });
   }
 }
@@ -62,10 +69,6 @@ function publish(unpacked, target) {
   rmSync(target, { recursive: true, force: true });
   renameSync(unpacked, target);
 }
-
-/** @param {string} folder */
-const programsIn = (folder) =>
-  readdirSync(folder).filter((name) => ['redis-server', 'initdb', 'postgres'].includes(name));
 
 /**
  * @typedef {object} Apt

@@ -2,7 +2,7 @@
 import { existsSync, lstatSync, mkdirSync, readdirSync, statSync } from 'node:fs';
 import { delimiter, dirname, join } from 'node:path';
 
-/** @typedef {'redis' | 'postgres'} ServerKind */
+/** @typedef {'redis' | 'postgres' | 'mariadb'} ServerKind */
 
 /**
  * `folder` holds the programs; `libraries` are folders for LD_LIBRARY_PATH, empty when the system's own are enough.
@@ -11,7 +11,7 @@ import { delimiter, dirname, join } from 'node:path';
  */
 
 /** @type {readonly ServerKind[]} */
-export const SERVER_KINDS = ['redis', 'postgres'];
+export const SERVER_KINDS = ['redis', 'postgres', 'mariadb'];
 
 /** @type {Record<ServerKind, { programs: readonly string[], packages: readonly string[], advice: string }>} */
 const SERVERS = {
@@ -27,12 +27,21 @@ const SERVERS = {
     advice:
       'no postgres and initdb were found: install PostgreSQL 14 or later (Debian, Ubuntu: apt-get install postgresql)',
   },
+  mariadb: {
+    programs: ['mariadbd'],
+    packages: ['mariadb-server-core'],
+    advice:
+      'no mariadbd was found: install MariaDB 10.6 or later (Debian, Ubuntu: apt-get install mariadb-server)',
+  },
 };
+
+/** Where systems keep servers that are not on the PATH of everybody. */
+const SERVER_FOLDERS = ['/usr/sbin', '/usr/local/sbin', '/usr/libexec'];
 
 const REPOSITORY = dirname(dirname(import.meta.dirname));
 
 /**
- * The programs of one kind of server: on PATH, where Debian keeps PostgreSQL, or in the private cache; null when in none.
+ * The programs of one kind of server: on PATH, where systems keep servers, or in the private cache; null when in none.
  * `SERVERS_FROM=cache` looks in the cache only.
  *
  * @param {ServerKind} kind
@@ -50,6 +59,9 @@ export function locate(kind) {
  * @param {ServerKind} kind
  */
 export const adviceFor = (kind) => SERVERS[kind].advice;
+
+/** @param {ServerKind} kind */
+export const programsOf = (kind) => SERVERS[kind].programs;
 
 /** @param {ServerKind} kind */
 export const packagesOf = (kind) => SERVERS[kind].packages;
@@ -71,14 +83,16 @@ export function cacheFolder() {
 /** @param {ServerKind} kind */
 function locateCached(kind) {
   const root = join(cacheFolder(), kind);
-  const folder = [join(root, 'usr/bin'), ...postgresFolders(root)].find((each) => hasPrograms(kind, each));
+  const folder = [join(root, 'usr/bin'), join(root, 'usr/sbin'), ...postgresFolders(root)].find((each) =>
+    hasPrograms(kind, each),
+  );
   return folder === undefined ? null : { folder, libraries: libraryFolders(root) };
 }
 
 /** @returns {string[]} */
 function systemFolders() {
   const path = (process.env['PATH'] ?? '').split(delimiter).filter((folder) => folder !== '');
-  return [...path, ...postgresFolders('/')];
+  return [...path, ...SERVER_FOLDERS, ...postgresFolders('/')];
 }
 
 /**

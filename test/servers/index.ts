@@ -1,4 +1,5 @@
 export { describeWithServers } from './describe-with-servers.js';
+export { startMariaDb, type MariaDbServer } from './mariadb-server.js';
 export { startPostgres, type PostgresServer } from './postgres-server.js';
 export type { TestServer } from './private-server.js';
 export { startRedis, type RedisServer, type RedisServerOptions } from './redis-server.js';

@@ -1,7 +1,8 @@
-import { chownSync, readFileSync } from 'node:fs';
+import { chownSync } from 'node:fs';
 import { join } from 'node:path';
 import { Client } from 'pg';
 import { startServer, type Identity, type Place, type TestServer } from './private-server.js';
+import { unprivileged } from './unprivileged.js';
 
 export type PostgresServer = TestServer;
 
@@ -19,7 +20,7 @@ const SETTINGS = {
 
 /** A PostgreSQL server of your own, user and database `postgres`, no password; `stop()` it when done. */
 export function startPostgres(): Promise<PostgresServer> {
-  const identity = unprivileged();
+  const identity = unprivileged('postgres');
   return startServer({
     kind: 'postgres',
     identity,
@@ -56,16 +57,4 @@ async function selectOne(host: string, port: number): Promise<void> {
   } finally {
     await client.end();
   }
-}
-
-/** PostgreSQL refuses to run as root: some other user of this machine, then. */
-function unprivileged(): Identity | undefined {
-  if (process.getuid?.() !== 0) return undefined;
-  const users = readFileSync('/etc/passwd', 'utf8')
-    .split('\n')
-    .map((line) => line.split(':'));
-  const user = users.find(([name]) => name === 'postgres') ?? users.find(([name]) => name === 'nobody');
-  if (!user)
-    throw new Error('PostgreSQL does not run as root, and this machine has no user postgres or nobody.');
-  return { uid: Number(user[2]), gid: Number(user[3]) };
 }

@@ -50,7 +50,8 @@ export interface Place {
   readonly folder: string;
   readonly port: number;
   readonly binaries: Binaries;
-  run(program: string, args: readonly string[]): Promise<void>;
+  /** Runs a program to its end, with `input` on its standard input. */
+  run(program: string, args: readonly string[], input?: string): Promise<void>;
 }
 
 const HOST = '127.0.0.1';
@@ -153,20 +154,22 @@ class PrivateServer implements TestServer, Place {
     await unguardServer(this.folder);
   }
 
-  async run(program: string, args: readonly string[]): Promise<void> {
-    const child = this.#spawn(program, args);
+  async run(program: string, args: readonly string[], input = ''): Promise<void> {
+    const child = this.#spawn(program, args, 'pipe');
+    child.stdin?.on('error', () => undefined); // it may end before it has read all: its exit code is the answer
+    child.stdin?.end(input);
     const [code] = (await once(child, 'exit')) as [number | null];
     if (code !== 0) throw new Error(`${program} ended with ${String(code)}:\n${this.#log()}`);
   }
 
-  #spawn(program: string, args: readonly string[]): ChildProcess {
+  #spawn(program: string, args: readonly string[], stdin: 'ignore' | 'pipe' = 'ignore'): ChildProcess {
     const log = openSync(this.#logFile, 'a');
     const child = spawn(join(this.binaries.folder, program), args, {
       ...this.recipe.identity,
       cwd: this.folder,
       env: this.#environment(),
       detached: true, // Ctrl-C at the terminal is for the tests; the servers follow
-      stdio: ['ignore', log, log],
+      stdio: [stdin, log, log],
     });
     closeSync(log);
     child.unref();

@@ -1,10 +1,13 @@
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { Redis } from 'ioredis';
+import { createConnection, type RowDataPacket } from 'mysql2/promise';
 import { Client } from 'pg';
 import {
   describeWithServers,
+  startMariaDb,
   startPostgres,
   startRedis,
+  type MariaDbServer,
   type PostgresServer,
   type RedisServer,
 } from './index.js';
@@ -32,6 +35,17 @@ async function withClient<T>(server: PostgresServer, work: (client: Client) => P
     return await work(client);
   } finally {
     await client.end();
+  }
+}
+
+async function onMariaDb(server: MariaDbServer, ...statements: string[]): Promise<unknown> {
+  const connection = await createConnection(server.url);
+  try {
+    let rows: unknown;
+    for (const sql of statements) [rows] = await connection.query<RowDataPacket[]>(sql);
+    return rows;
+  } finally {
+    await connection.end();
   }
 }
 
@@ -138,6 +152,33 @@ describeWithServers(['postgres'], 'a private PostgreSQL server', () => {
     const server = await startPostgres();
     const { rows } = await withClient(server, (client) => client.query('SHOW max_connections'));
     expect(rows).toEqual([{ max_connections: '200' }]);
+    await server.stop();
+  });
+});
+
+describeWithServers(['mariadb'], 'a private MariaDB server', () => {
+  it('keeps committed data over a kill, comes back on the same port, and leaves nothing behind', async () => {
+    const server = await startMariaDb();
+    const { port, pid } = server;
+    await onMariaDb(server, 'CREATE TABLE t AS SELECT 42 AS n');
+    await server.kill();
+    expect(anyRuns([pid as number])).toBe(false);
+    await server.start();
+    expect(server.port).toBe(port);
+    expect(await onMariaDb(server, 'SELECT n FROM t')).toEqual([{ n: 42 }]);
+    await server.stop();
+    await server.stop();
+    expect(processesOn(port)).toEqual([]);
+    expect(existsSync(server.folder)).toBe(false);
+  });
+
+  it('has the defaults of a server that nobody configured, and no other way in than its port', async () => {
+    const server = await startMariaDb();
+    const settings = await onMariaDb(
+      server,
+      "SELECT @@sql_mode LIKE '%STRICT_TRANS_TABLES%' AS strict, @@default_storage_engine AS engine, @@tx_isolation AS isolation",
+    );
+    expect(settings).toEqual([{ strict: 1, engine: 'InnoDB', isolation: 'REPEATABLE-READ' }]);
     await server.stop();
   });
 });

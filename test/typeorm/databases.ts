@@ -5,11 +5,11 @@ import { join } from 'node:path';
 
 import { DataSource, type DataSourceOptions } from 'typeorm';
 
-import { describeWithServers, startPostgres } from '../servers/index.js';
+import { describeWithServers, startMariaDb, startPostgres } from '../servers/index.js';
 
 /** A database of the test's own. */
 export interface TestDatabase {
-  readonly type: 'sqlite' | 'postgres';
+  readonly type: 'sqlite' | 'postgres' | 'mariadb';
   /** A new, initialised DataSource on it: its own pool, as another process would have. */
   connect(options?: Partial<DataSourceOptions>): Promise<DataSource>;
   stop(): Promise<void>;
@@ -22,6 +22,15 @@ export function describeOnEachDatabase(
 ): void {
   describe(`${title}, on SQLite`, () => body(startSqlite, 'sqlite'));
   describeWithServers(['postgres'], `${title}, on PostgreSQL`, () => body(startPostgresDatabase, 'postgres'));
+}
+
+/** As {@link describeOnEachDatabase}, and on MariaDB. */
+export function describeOnEveryDatabase(
+  title: string,
+  body: (start: () => Promise<TestDatabase>, type: TestDatabase['type']) => void,
+): void {
+  describeOnEachDatabase(title, body);
+  describeWithServers(['mariadb'], `${title}, on MariaDB`, () => body(startMariaDbDatabase, 'mariadb'));
 }
 
 async function startSqlite(): Promise<TestDatabase> {
@@ -41,6 +50,16 @@ async function startPostgresDatabase(): Promise<TestDatabase> {
     type: 'postgres',
     connect: (options) =>
       new DataSource({ type: 'postgres', url: server.url, ...options } as DataSourceOptions).initialize(),
+    stop: () => server.stop(),
+  };
+}
+
+async function startMariaDbDatabase(): Promise<TestDatabase> {
+  const server = await startMariaDb();
+  return {
+    type: 'mariadb',
+    connect: (options) =>
+      new DataSource({ type: 'mariadb', url: server.url, ...options } as DataSourceOptions).initialize(),
     stop: () => server.stop(),
   };
 }
