@@ -6,6 +6,8 @@ export type LockErrorCode =
   | 'LEASE_LOST'
   | 'LEASE_UNCERTAIN'
   | 'FENCED_OUT'
+  | 'FENCING_TOKEN_REQUIRED'
+  | 'FENCING_TOKEN_INVALID'
   | 'UNFENCED_WRITE'
   | 'OUTSIDE_TRANSACTION'
   | 'LOCK_INSIDE_TRANSACTION'
@@ -137,7 +139,7 @@ export class LeaseUncertainError extends LockError {
 /** The database refused a write or a fence because a newer owner was here. That statement changed nothing. */
 export class FencedOutError extends LockError {
   readonly code = 'FENCED_OUT';
-  readonly statusCode = 503;
+  readonly statusCode: number = 503;
 
   constructor(message: string, details: LockErrorDetails) {
     super(message, details, 'unknown');

@@ -1,6 +1,7 @@
 import type { Clock } from './clock.js';
 import { isLockError, StoreUnavailableError } from './errors.js';
 import type { Lease } from './lease.js';
+import type { StoreName } from './lock-options.js';
 import { commandTimeoutMs } from './renewals.js';
 import { withinTime } from './wait.js';
 
@@ -11,6 +12,21 @@ export interface KeyInQuestion {
   readonly qualifiedKey: string;
   /** Name of the store as configured. */
   readonly store: string;
+}
+
+/** Where tokens come from: a store of this application, or one that only those who hand them over know, by any name. */
+export type TokenOrigin = StoreName | { readonly elsewhere: string };
+
+/** What stands for a store of another application where tokens are compared. */
+export function foreignStore({ elsewhere }: { readonly elsewhere: string }) {
+  return { name: elsewhere, store: { kind: 'elsewhere' } } as const;
+}
+
+/** A token that came with a call, on its way to be believed. */
+export interface TokenInQuestion extends KeyInQuestion {
+  /** Names the store in fence rows: tokens of two stores do not compare. */
+  readonly storeId: string;
+  readonly token: number;
 }
 
 /**
@@ -31,7 +47,18 @@ export interface Fence {
    * @throws {FencedOutError} a higher token is there already
    */
   raise(lease: Lease, timeoutMs: number): Promise<void>;
+  /**
+   * Returns when `token` is the highest one of its key, or has now been made it. Resolves at once when the fence keeps
+   * nothing for this key. Absent where nothing is ever handed over.
+   *
+   * @throws {StaleTokenError} a higher token is there
+   * @throws {TokenInvalidError} no store can have given it out yet
+   */
+  accept?(token: TokenInQuestion, timeoutMs: number): Promise<void>;
 }
+
+/** How long a fence may take to judge a token that was handed over: there is no lease that could run out meanwhile. */
+const ACCEPT_TIMEOUT_MS = 5_000;
 
 /** The fences of one lock service, asked as if they were one. */
 export class Fences {
@@ -52,6 +79,24 @@ export class Fences {
   /** @throws {StoreUnavailableError} a fence failed or did not answer, so a late write could not be refused */
   async raise(lease: Lease): Promise<void> {
     for (const fence of this.#fences) await this.#raiseOne(fence, lease);
+  }
+
+  /** @throws {StoreUnavailableError} a fence failed or did not answer, so the token may be stale */
+  async accept(token: TokenInQuestion): Promise<void> {
+    for (const fence of this.#fences) await this.#acceptOne(fence, token);
+  }
+
+  async #acceptOne(fence: Fence, token: TokenInQuestion): Promise<void> {
+    try {
+      await withinTime(this.clock, ACCEPT_TIMEOUT_MS, async () => fence.accept?.(token, ACCEPT_TIMEOUT_MS));
+    } catch (cause) {
+      if (isLockError(cause)) throw cause;
+      throw new StoreUnavailableError(
+        `The fence of "${token.key}" did not say whether token ${token.token} is the newest. The work did not start; ` +
+          'check the database, then try again.',
+        { key: token.key, store: token.store, cause },
+      );
+    }
   }
 
   async #raiseOne(fence: Fence, lease: Lease): Promise<void> {

@@ -21,7 +21,17 @@ export {
   type LockErrorDetails,
   type Outcome,
 } from './errors.js';
-export type { Fence } from './fence.js';
+export type { Fence, TokenInQuestion, TokenOrigin } from './fence.js';
+export {
+  beginHandOver,
+  handedOverToken,
+  handedOverTokens,
+  requireToken,
+  withHandedOver,
+  type HandedOverToken,
+  type OpenHandOver,
+} from './handed-over.js';
+export { StaleTokenError, TokenInvalidError, TokenRequiredError } from './handed-over-errors.js';
 export type { Lease, ReleaseResult } from './lease.js';
 export type { Doubt, LeaseState, LossReason } from './lease-state.js';
 export {
@@ -52,7 +62,8 @@ export {
   type LockStores,
   type StoreName,
 } from './lock-options.js';
-export { LockService, type LockServiceOptions } from './lock-service.js';
+export { LockService } from './lock-service.js';
+export type { LockServiceOptions } from './lock-service-options.js';
 export type {
   Busy,
   Claim,

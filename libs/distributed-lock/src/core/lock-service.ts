@@ -1,31 +1,21 @@
 import { shuttingDown, siblingsTookTooLong } from './acquire-wait.js';
 import { systemClock, type Clock } from './clock.js';
 import { hasCode, isLockError, LockConfigInvalidError, SelfDeadlockError, setOutcome } from './errors.js';
-import { Fences, type Fence } from './fence.js';
+import { Fences, foreignStore, type Fence, type TokenOrigin } from './fence.js';
 import type { Hold, HoldEnd } from './hold.js';
-import { KeyScope, type KeyScopeOptions } from './key-scope.js';
+import type { HandedOverToken } from './handed-over.js';
+import { KeyScope } from './key-scope.js';
 import { endedTooEarly } from './lease-errors.js';
 import type { Lease } from './lease.js';
 import { LockEventHub } from './lock-events.js';
 import { labelledKey, type KeyInput } from './lock-key.js';
-import { requireDurationMs, resolveTiming, type LockDefaults, type LockOptions } from './lock-options.js';
-import type { LockStore } from './lock-store.js';
+import { requireDurationMs, resolveTiming, type LockOptions } from './lock-options.js';
+import type { LockedWork, LockServiceOptions } from './lock-service-options.js';
 import { OrderInversions } from './order-inversions.js';
 import { Orphans } from './orphans.js';
 import { currentFrame, type Section } from './section.js';
 import { StoreLocks, type Wanted } from './store-locks.js';
 import { withinTime } from './wait.js';
-
-export interface LockServiceOptions extends KeyScopeOptions {
-  /** By name; `default` is used when no name is given. */
-  readonly stores: Readonly<Record<string, LockStore>>;
-  readonly defaults?: LockDefaults;
-  readonly clock?: Clock;
-  readonly events?: LockEventHub;
-}
-
-/** Work to be done under a lock. */
-export type LockedWork<T> = (lease: Lease) => Promise<T> | T;
 
 /** After the grace time of a shutdown, unanswered releases get this long. */
 const ORPHAN_GRACE_MS = 1_000;
@@ -132,6 +122,18 @@ export class LockService {
    */
   qualify(key: string, scope?: 'global'): string {
     return this.#scope.qualify(key, scope);
+  }
+
+  /**
+   * Asks all fences whether a token that was handed over is the newest of its key. One that is ahead raises the fence.
+   *
+   * @throws {StaleTokenError | TokenInvalidError} a newer owner is there; it is too far ahead of the database's clock
+   * @throws {StoreUnavailableError} a fence did not answer
+   */
+  async acceptToken({ key, token }: HandedOverToken, origin: TokenOrigin = 'default'): Promise<void> {
+    const { name, store } = typeof origin === 'object' ? foreignStore(origin) : this.#locksOf(origin);
+    const where = { qualifiedKey: this.qualify(key), store: name, storeId: `${store.kind}:${name}` };
+    await this.#fences.accept({ key, token, ...where });
   }
 
   /**
