@@ -1,8 +1,9 @@
-import type { DataSource, EntitySubscriberInterface, QueryRunner } from 'typeorm';
+import type { DataSource, EntityMetadata, EntitySubscriberInterface, QueryRunner } from 'typeorm';
 
 import { LockConfigInvalidError, type Lease, type LockService } from '../../core/index.js';
 import { Admission } from './admission.js';
 import { CallSites } from './call-sites.js';
+import { followBuilders } from './builders.js';
 import { copyUpdatedValues } from './copied-values.js';
 import { DataSourceFence } from './data-source-fence.js';
 import { dialectOf } from '../sql/index.js';
@@ -17,6 +18,7 @@ import { noTurns, requireSharedDatabase, SqliteConnection } from '../connection/
 import { Proofs } from './proofs.js';
 import { Refusals } from './refusals.js';
 import { RowStamps } from './row-stamps.js';
+import { StatementGuards } from './statement-guards.js';
 import { StatementNet } from './statement-net.js';
 import { Transactions } from './transactions.js';
 import { WriteGuard } from './write-guard.js';
@@ -37,6 +39,7 @@ export interface DataSourceGuard {
   readonly fence: DataSourceFence;
   readonly rows: FenceRows;
   readonly transactions: Transactions;
+  isFenced(metadata: EntityMetadata): boolean;
 }
 
 const guards = new WeakMap<DataSource, DataSourceGuard>();
@@ -104,13 +107,17 @@ function install(
     onAcquire,
     onConcern,
   });
-  const guard = { dataSource, fence, rows, transactions };
+  const isFenced: DataSourceGuard['isFenced'] = (metadata) =>
+    entities.some((entity) => entity.metadata === metadata);
+  const guard = { dataSource, fence, rows, transactions, isFenced };
   const proofs = new Proofs(locks);
   const refusals = new Refusals(locks);
   const expressions = new GuardExpressions(dialect, table);
   const values = new GuardedValues();
   const stamps = new RowStamps(expressions, refusals);
-  const net = new StatementNet(dialect, entities, expressions, refusals, new CallSites());
+  const escape = dataSource.driver.escape.bind(dataSource.driver);
+  const statements = new StatementGuards({ dialect, escape, entities, expressions, proofs, refusals });
+  const net = new StatementNet(dialect, entities, expressions, statements, refusals, new CallSites());
   const admission = new Admission(fence, transactions);
 
   for (const entity of entities) {
@@ -125,9 +132,9 @@ function install(
       if (query === 'COMMIT') transactions.noteCommitTag(queryRunner, rawResults);
     },
   });
-  followRunners(dataSource, new RunnerGuard({ net, transactions, expressions, proofs, refusals, sqlite }));
+  followRunners(dataSource, new RunnerGuard({ net, transactions, expressions, statements, proofs, refusals, sqlite }));
   followManagers(dataSource, transactions, sqlite?.turns ?? noTurns);
-  copyUpdatedValues(dataSource);
+  followBuilders(dataSource, { ...statements.followers, update: copyUpdatedValues });
   return guard;
 }
 

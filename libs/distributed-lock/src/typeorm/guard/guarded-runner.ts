@@ -7,6 +7,7 @@ import { override } from './override.js';
 import type { Proofs } from './proofs.js';
 import type { Refusals } from './refusals.js';
 import type { SqliteConnection } from '../connection/index.js';
+import type { StatementGuards } from './statement-guards.js';
 import type { StatementNet } from './statement-net.js';
 import type { Transactions } from './transactions.js';
 
@@ -16,6 +17,7 @@ export interface RunnerGuardParts {
   readonly net: StatementNet;
   readonly transactions: Transactions;
   readonly expressions: GuardExpressions;
+  readonly statements: StatementGuards;
   readonly proofs: Proofs;
   readonly refusals: Refusals;
   /** How statements wait, where the driver cannot. */
@@ -99,10 +101,11 @@ export class RunnerGuard {
 
   /** Says FENCED_OUT where the database refused the value of a guard; all other errors are the user's. */
   #explained(sql: string, error: unknown): unknown {
-    const { net, expressions, refusals, proofs } = this.parts;
-    if (!isRefusedNull(error)) return error;
+    const { net, expressions, statements, refusals, proofs } = this.parts;
+    const isRaised = statements.isRefusal(error);
+    if (!isRaised && !isRefusedNull(error)) return error;
     const entity = net.guardedEntity(sql);
-    if (!entity || !isAboutToken(entity, error)) return error;
+    if (!entity || !(isRaised || isAboutToken(entity, error))) return error;
     return expressions.markIn(sql) === 'free'
       ? refusals.keyWasLocked(entity, error)
       : refusals.byDatabase(entity, proofs.shown(entity), error);
@@ -122,10 +125,9 @@ function isRefusedNull(error: unknown): error is { readonly driverError: Refused
   return driverError?.code === '23502' || driverError?.code === 'SQLITE_CONSTRAINT_NOTNULL';
 }
 
-function isAboutToken(
-  { metadata, tokenColumn }: FencedEntity,
-  { driverError }: { readonly driverError: RefusedNull },
-): boolean {
+function isAboutToken({ metadata, tokenColumn }: FencedEntity, error: unknown): boolean {
+  if (!isRefusedNull(error)) return false;
+  const { driverError } = error;
   const { databaseName } = tokenColumn;
   if (driverError.code === '23502') {
     return driverError.table === metadata.tableName && driverError.column === databaseName;

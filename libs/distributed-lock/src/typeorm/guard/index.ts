@@ -1,3 +1,4 @@
+export { runFencedCall } from './fenced-calls.js';
 export {
   type DataSourceGuard,
   type GuardOptions,

@@ -4,6 +4,7 @@ import type { FencedEntity } from '../entities/index.js';
 import type { GuardExpressions } from './guard-expression.js';
 import { currentOperation, type Stamp } from './operations.js';
 import type { Refusals } from './refusals.js';
+import type { StatementGuards } from './statement-guards.js';
 import { unfencedReason } from './unfenced.js';
 
 /** A write to a fenced table. */
@@ -25,6 +26,7 @@ export class StatementNet {
     private readonly dialect: Dialect,
     entities: readonly FencedEntity[],
     private readonly expressions: GuardExpressions,
+    private readonly statements: StatementGuards,
     private readonly refusals: Refusals,
     private readonly callSites: CallSites,
   ) {
@@ -59,9 +61,10 @@ export class StatementNet {
     });
   }
 
-  /** One guard speaks for one write, and not for what a conflict would make of it. */
+  /** One guard speaks for one write, and not for what a conflict would make of it: that needs another. */
   #isGuarded(sql: string, [write, another]: readonly FencedWrite[]): boolean {
-    return this.expressions.markIn(sql) !== null && !another && write?.onConflict === false;
+    if (this.expressions.markIn(sql) === null || !write || another) return false;
+    return !write.onConflict || this.statements.guardsConflict(sql);
   }
 
   /**
@@ -115,17 +118,20 @@ function pathOf(verb: WriteVerb, onConflict: boolean): string {
 
 function adviceFor(verb: WriteVerb, onConflict: boolean, { template }: FencedEntity): string {
   const lock = `under the lock '${template.text}'`;
-  if (onConflict) return `Read the row ${lock}, then save() or insert() it.`;
+  if (onConflict)
+    return `Use fenced(repository).upsert() ${lock}; or read the row there, then save() or insert() it.`;
   switch (verb) {
     case 'INSERT':
       return `Use save() or insert() with the entity's values ${lock}.`;
     case 'UPDATE':
       return (
-        `Use save(), update() or an update query builder ${lock}, with listeners; ` +
-        'children that left a relation have to be changed themselves.'
+        `Use save(), update(), an update query builder or fenced(repository).softDelete() or .restore() ${lock}, with ` +
+        'listeners; children that left a relation have to be changed themselves.'
       );
     case 'DELETE':
-      return `Load the rows ${lock} and remove() them, with listeners.`;
+      return `Use fenced(repository).delete() ${lock}, or load the rows there and remove() them, with listeners.`;
+    case 'TRUNCATE':
+      return `It would take the rows of all locks. Use fenced(repository).delete() ${lock}.`;
     default:
       return "If no lock is needed here, say so: unfenced('why', () => …).";
   }

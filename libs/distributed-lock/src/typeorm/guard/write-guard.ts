@@ -13,6 +13,7 @@ import type { Admission } from './admission.js';
 import type { FencedEntity } from '../entities/index.js';
 import type { GuardExpressions } from './guard-expression.js';
 import type { GuardedValues, TokenValue } from './guarded-values.js';
+import { currentFencedCall } from './fenced-calls.js';
 import { currentOperation, type Stamp } from './operations.js';
 import type { Proof } from './proof.js';
 import type { Proofs } from './proofs.js';
@@ -93,7 +94,9 @@ export class WriteGuard implements EntitySubscriberInterface {
     const proof = key === null ? null : proofs.forKey(this.entity, key);
     if (proof) return { sql: expressions.forInsert(proof), token: proof.token };
     if (this.entity.unfencedWrites !== 'refuse') return { sql: '0', token: null };
-    if (key === null) throw this.parts.refusals.noToken({ entity: this.entity, path: 'insert' });
+    const path = currentFencedCall()?.path;
+    if (key === null || path)
+      throw this.parts.refusals.noToken({ entity: this.entity, path: path ?? 'insert', key });
     return { sql: expressions.forFreeInsert(proofs.qualifiedKeys(key)), token: null };
   }
 
@@ -133,6 +136,8 @@ export class WriteGuard implements EntitySubscriberInterface {
   #stampRow(event: RowEvent, verb: Stamp['verb'], statement: string, method: string): Pending {
     if (event.metadata !== this.entity.metadata || unfencedReason() !== undefined) return undefined;
     const { entity: row, databaseEntity, entityId, queryRunner } = event;
+    if (!row && !entityId && currentFencedCall())
+      return this.parts.admission.admit(this.entity, this.#proofsOf(null), queryRunner);
     const operation = currentOperation();
     if (!row || !operation) return this.#withoutRow(entityId ? 'orphan removal' : statement, method);
     // TypeORM reads the row before, but not its relations.

@@ -1,0 +1,1 @@
+export { fenced, type FencedRepository } from './fenced.js';
