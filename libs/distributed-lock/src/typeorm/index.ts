@@ -12,6 +12,19 @@ export {
 } from './guard/index.js';
 export { createLeaseTable, typeormStore, type TypeOrmStoreOptions } from './lease-table/index.js';
 export {
+  addLockTokenColumn,
+  addLockTokenColumnSql,
+  dropLockTokenColumn,
+  dropLockTokenColumnSql,
+  installWriteTrigger,
+  installWriteTriggerSql,
+  removeWriteTrigger,
+  removeWriteTriggerSql,
+  type TokenColumnOptions,
+  type WriteTriggerOptions,
+} from './migrations/index.js';
+export type { Dialect } from './sql/index.js';
+export {
   DistributedLockTypeOrmModule,
   type AsyncTypeOrmGuardOptions,
   type TypeOrmGuardOptions,

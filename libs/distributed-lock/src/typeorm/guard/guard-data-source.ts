@@ -12,6 +12,7 @@ import { FenceRows, fenceTable } from '../fence/index.js';
 import { followManagers } from './followed-managers.js';
 import { GuardExpressions } from './guard-expression.js';
 import { GuardedValues } from './guarded-values.js';
+import { makeWritesKnown } from '../migrations/index.js';
 import { RunnerGuard } from './guarded-runner.js';
 import { override } from './override.js';
 import { noTurns, requireSharedDatabase, SqliteConnection } from '../connection/index.js';
@@ -21,6 +22,7 @@ import { RowStamps } from './row-stamps.js';
 import { StatementGuards } from './statement-guards.js';
 import { StatementNet } from './statement-net.js';
 import { Transactions } from './transactions.js';
+import { unfencedReason } from './unfenced.js';
 import { WriteGuard } from './write-guard.js';
 
 export interface GuardOptions {
@@ -132,6 +134,8 @@ function install(
       if (query === 'COMMIT') transactions.noteCommitTag(queryRunner, rawResults);
     },
   });
+  const tables = entities.map(({ metadata }) => metadata.tableName);
+  makeWritesKnown(dataSource, { dialect, tables, isUnfenced: () => unfencedReason() !== undefined });
   followRunners(dataSource, new RunnerGuard({ net, transactions, expressions, statements, proofs, refusals, sqlite }));
   followManagers(dataSource, transactions, sqlite?.turns ?? noTurns);
   followBuilders(dataSource, { ...statements.followers, update: copyUpdatedValues });

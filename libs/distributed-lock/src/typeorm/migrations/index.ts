@@ -1,0 +1,15 @@
+export { makeWritesKnown } from './known-writes.js';
+export {
+  addLockTokenColumn,
+  addLockTokenColumnSql,
+  dropLockTokenColumn,
+  dropLockTokenColumnSql,
+  type TokenColumnOptions,
+} from './token-column.js';
+export {
+  installWriteTrigger,
+  installWriteTriggerSql,
+  removeWriteTrigger,
+  removeWriteTriggerSql,
+  type WriteTriggerOptions,
+} from './write-trigger.js';
