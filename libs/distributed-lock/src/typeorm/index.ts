@@ -10,6 +10,7 @@ export {
   Unfenced,
   unfenced,
 } from './guard/index.js';
+export { withExpectedLockToken } from './handed-over/index.js';
 export { createLeaseTable, typeormStore, type TypeOrmStoreOptions } from './lease-table/index.js';
 export {
   addLockTokenColumn,

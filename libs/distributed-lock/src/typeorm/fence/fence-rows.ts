@@ -10,6 +10,9 @@ export interface FenceRow {
   readonly ownerId: string;
 }
 
+/** A token with its owner, to be put into a fence. An unknown owner is the empty text, until it comes itself. */
+export type FenceClaim = Pick<Lease, 'qualifiedKey' | 'storeId' | 'token' | 'ownerId'>;
+
 type Rows = readonly Readonly<Record<string, unknown>>[];
 
 /** The statements about one fence table: one row for each key, with the token and owner of its newest hold. */
@@ -20,21 +23,21 @@ export class FenceRows {
   ) {}
 
   /**
-   * Raises the row to the lease's token, in one atomic step. False when it is higher, of another owner with the same
-   * token, or of another store.
+   * Raises the row to the claim's token, in one atomic step. False when it is higher, of another known owner with the
+   * same token, or of another store.
    */
-  async raise(runner: QueryRunner, lease: Lease): Promise<boolean> {
-    return ((await runner.query(this.#raiseStatement(lease))) as Rows).length === 1;
+  async raise(runner: QueryRunner, claim: FenceClaim): Promise<boolean> {
+    return ((await runner.query(this.#raiseStatement(claim))) as Rows).length === 1;
   }
 
   /** As {@link raise}, on a connection of ours, with all waiting in the server bounded. */
-  async raiseWithin(session: QueryRunner, lease: Lease, timeoutMs: number): Promise<boolean> {
-    if (this.dialect === 'sqlite') return this.raise(session, lease);
+  async raiseWithin(session: QueryRunner, claim: FenceClaim, timeoutMs: number): Promise<boolean> {
+    if (this.dialect === 'sqlite') return this.raise(session, claim);
     // One message is one transaction: the limits end with it, whatever pooler stands in between.
     const limitMs = Math.max(1, Math.floor(timeoutMs));
     const client = (await session.connect()) as { query(sql: string): Promise<{ readonly rows: Rows }[]> };
     const limits = `SET LOCAL lock_timeout = ${limitMs}; SET LOCAL statement_timeout = ${limitMs}`;
-    const results = await client.query(`${limits}; ${this.#raiseStatement(lease)}`);
+    const results = await client.query(`${limits}; ${this.#raiseStatement(claim)}`);
     return results.at(-1)?.rows.length === 1;
   }
 
@@ -65,13 +68,13 @@ export class FenceRows {
     }));
   }
 
-  #raiseStatement({ qualifiedKey, storeId, token, ownerId }: Lease): string {
+  #raiseStatement({ qualifiedKey, storeId, token, ownerId }: FenceClaim): string {
     const values = [this.#key(qualifiedKey), this.#text(storeId), String(token), this.#text(ownerId)];
     return (
       `INSERT INTO ${this.table} AS fence ("key", "store_id", "token", "owner_id") VALUES (${values.join(', ')}) ` +
       'ON CONFLICT ("key") DO UPDATE SET "token" = excluded."token", "owner_id" = excluded."owner_id" ' +
       'WHERE fence."store_id" = excluded."store_id" AND (fence."token" < excluded."token" ' +
-      'OR (fence."token" = excluded."token" AND fence."owner_id" = excluded."owner_id")) RETURNING "token"'
+      `OR (fence."token" = excluded."token" AND fence."owner_id" IN (excluded."owner_id", ''))) RETURNING "token"`
     );
   }
 

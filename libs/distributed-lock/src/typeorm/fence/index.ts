@@ -1,2 +1,2 @@
-export { FenceRows } from './fence-rows.js';
+export { type FenceClaim, type FenceRow, FenceRows } from './fence-rows.js';
 export { createFenceTable, fenceTable } from './fence-table.js';

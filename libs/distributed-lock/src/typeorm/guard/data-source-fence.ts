@@ -2,15 +2,18 @@ import type { DataSource, QueryRunner } from 'typeorm';
 
 import {
   FencedOutError,
+  hasCode,
   LockConfigInvalidError,
   LockInsideTransactionError,
   matchKey,
   type Fence,
   type Lease,
   type LockService,
+  type TokenInQuestion,
 } from '../../core/index.js';
 import type { FencedEntity } from '../entities/index.js';
 import type { FenceRows } from '../fence/index.js';
+import type { TokenAcceptance } from '../handed-over/index.js';
 import { inOwnSession, openOwnConnection } from '../connection/index.js';
 import { driverCode, retryTransient } from '../sql/index.js';
 import type { Transactions } from './transactions.js';
@@ -25,6 +28,7 @@ export interface DataSourceFenceParts {
   readonly locks: LockService;
   readonly entities: readonly FencedEntity[];
   readonly rows: FenceRows;
+  readonly acceptance: TokenAcceptance;
   readonly transactions: Transactions;
   /** False: raised by the first write under the hold instead. */
   readonly onAcquire: boolean;
@@ -59,19 +63,29 @@ export class DataSourceFence implements Fence {
     if (!this.concerns(lease.key)) return;
     this.parts.onConcern(lease);
     if (!this.parts.onAcquire) return;
-    const endsAtMs = performance.now() + timeoutMs;
-    const remainingMs = (): number => endsAtMs - performance.now();
-    const own = await this.#connection();
-    const raised = await retryTransient(timeoutMs, () =>
-      inOwnSession(own, remainingMs(), (session) =>
-        this.parts.rows.raiseWithin(session, lease, remainingMs()),
-      ),
-    ).catch((error: unknown) => {
-      throw isMissingTable(error) ? tableMissing(lease, error) : error;
-    });
-    if (!raised) throw await inOwnSession(own, remainingMs(), (session) => this.#refusal(session, lease));
+    const { rows } = this.parts;
+    const raised = await this.#ask(lease, timeoutMs, (session, remainingMs) =>
+      rows.raiseWithin(session, lease, remainingMs),
+    );
+    if (!raised) throw await this.#ask(lease, timeoutMs, (session) => this.#refusal(session, lease));
     this.#raised.add(lease);
     this.#tellRaised(lease);
+  }
+
+  async accept(token: TokenInQuestion, timeoutMs: number): Promise<void> {
+    if (!this.concerns(token.key)) return;
+    const { acceptance, locks } = this.parts;
+    try {
+      const answer = await this.#ask(token, timeoutMs, (session, remainingMs) =>
+        acceptance.accept(session, token, remainingMs),
+      );
+      if (answer === 'raised') this.#tellRaised(this.#subjectOf(token));
+    } catch (error) {
+      if (hasCode(error, 'FENCED_OUT')) {
+        locks.events.emit({ type: 'stale-write-refused', ...this.#subjectOf(token) });
+      }
+      throw error;
+    }
   }
 
   /**
@@ -97,6 +111,22 @@ export class DataSourceFence implements Fence {
     const own = await this.#own?.catch(() => undefined); // it never opened
     this.#own = undefined;
     if (own?.isInitialized) await own.destroy();
+  }
+
+  /** Within the time that is left, on a connection of the fence's own. */
+  async #ask<T>(
+    about: KeyInQuestion,
+    timeoutMs: number,
+    question: (session: QueryRunner, remainingMs: number) => Promise<T>,
+  ): Promise<T> {
+    const endsAtMs = performance.now() + timeoutMs;
+    const remainingMs = (): number => endsAtMs - performance.now();
+    const own = await this.#connection();
+    return retryTransient(timeoutMs, () =>
+      inOwnSession(own, remainingMs(), (session) => question(session, remainingMs())),
+    ).catch((error: unknown) => {
+      throw isMissingTable(error) ? tableMissing(about, error) : error;
+    });
   }
 
   /** Opened at the first use, and again when that failed. */
@@ -125,7 +155,12 @@ export class DataSourceFence implements Fence {
     });
   }
 
-  #tellRaised({ key, template, store, token }: Lease): void {
+  #subjectOf({ key, store, token }: TokenInQuestion) {
+    const [entity] = this.parts.entities.filter(({ template }) => matchKey(template, key));
+    return { key, store, token, template: entity?.template.text ?? key, entity: entity?.name ?? '' };
+  }
+
+  #tellRaised({ key, template, store, token }: Pick<Lease, 'key' | 'template' | 'store' | 'token'>): void {
     this.parts.locks.events.emit({ type: 'fence-raised', key, template, store, token });
   }
 }
@@ -134,10 +169,10 @@ function isMissingTable(error: unknown): boolean {
   return driverCode(error) === '42P01' || /no such table/.test(String(error));
 }
 
-function tableMissing({ key, store }: Lease, cause: unknown): LockConfigInvalidError {
+function tableMissing({ key, store }: KeyInQuestion, cause: unknown): LockConfigInvalidError {
   return new LockConfigInvalidError(
-    `The fence of "${key}" could not be raised: this database has no table lock_fence. The work did not start and the lock ` +
-      'was given back. Call createLockTables(dataSource) once, for example in a migration.',
+    `The fence of "${key}" could not be asked: this database has no table lock_fence. The work did not start, and a lock ` +
+      'taken for it was given back. Call createLockTables(dataSource) once, for example in a migration.',
     { key, store, cause },
   );
 }

@@ -10,6 +10,7 @@ import { dialectOf } from '../sql/index.js';
 import { fencedEntitiesOf, type UnfencedWrites } from '../entities/index.js';
 import { FenceRows, fenceTable } from '../fence/index.js';
 import { followManagers } from './followed-managers.js';
+import { TokenAcceptance } from '../handed-over/index.js';
 import { GuardExpressions } from './guard-expression.js';
 import { GuardedValues } from './guarded-values.js';
 import { makeWritesKnown } from '../migrations/index.js';
@@ -105,6 +106,7 @@ function install(
     locks,
     entities,
     rows,
+    acceptance: new TokenAcceptance(dialect, rows),
     transactions,
     onAcquire,
     onConcern,

@@ -1,8 +1,11 @@
 import {
   contextLeases,
   FencedOutError,
+  handedOverToken,
+  handedOverTokens,
   isLockError,
   matchKey,
+  type HandedOverToken,
   type Lease,
   type LockService,
 } from '../../core/index.js';
@@ -22,9 +25,9 @@ export class Proofs {
    * @throws {FencedOutError} a token was given that is not the one held
    */
   forKey(entity: FencedEntity, key: string): Proof | null {
-    const expected = currentOperation()?.expectedLockToken;
+    const expected = expectedFor(key);
     const leases = this.#leasesOf(entity).filter((lease) => lease.key === key);
-    const live = leases.find((lease) => lease.state.kind !== 'released');
+    const live = leases.find(isNotReleased);
     if (live) return this.#agreeing(this.#proofOf(live, entity), expected);
     if (expected !== undefined) return this.#handedOver(key, expected);
     // Says which lock was outlived. Where tokens are not demanded yet, a hold that is over is no hold.
@@ -33,9 +36,11 @@ export class Proofs {
   }
 
   /**
-   * A proof for each lock held here that protects rows of `entity`; the database then finds the row's.
+   * A proof for each lock that protects rows of `entity` and is held here, or whose token was handed over; the database
+   * then finds the row's.
    *
    * @throws {LeaseLostError | LeaseUncertainError | LockNotHeldError} none of them can be relied on
+   * @throws {FencedOutError} a token was handed over that is not the one held
    */
   forEntity(entity: FencedEntity): readonly Proof[] {
     const live: Proof[] = [];
@@ -48,6 +53,7 @@ export class Proofs {
         failure ??= error;
       }
     }
+    live.push(...this.#handedOverFor(entity));
     // eslint-disable-next-line @typescript-eslint/only-throw-error -- what assertHeld() threw
     if (live.length === 0 && failure !== undefined) throw failure;
     return live;
@@ -56,7 +62,7 @@ export class Proofs {
   /** What a write to `entity` at this point shows, held or over: for messages. */
   shown(entity: FencedEntity): readonly Proof[] {
     const held = this.#leasesOf(entity).map(proofBy);
-    return [...held, ...(currentOperation()?.handedOver ?? [])];
+    return [...held, ...(currentOperation()?.handedOver ?? this.#handedOverFor(entity))];
   }
 
   /** The key as fences know it: of the present tenant, and of work that belongs to none. */
@@ -104,15 +110,27 @@ export class Proofs {
   #agreeing(proof: Proof, expected: number | undefined): Proof {
     if (expected === undefined || expected === proof.token) return proof;
     throw new FencedOutError(
-      `expectedLockToken is ${expected}, but the hold on "${proof.key}" has token ${proof.token}. Nothing was written; ` +
+      `Token ${expected} is expected for "${proof.key}", but the hold on it has token ${proof.token}. Nothing was written; ` +
         'leave expectedLockToken out where the lock is held.',
       { key: proof.key, store: proof.lease?.store },
     );
   }
 
+  /** A hold speaks for its key itself, also when it is lost: its token is then as stale as it is. */
+  #handedOverFor(entity: FencedEntity): readonly Proof[] {
+    const held = this.#leasesOf(entity).filter(isNotReleased);
+    return tokensOf(entity).flatMap(({ key, token }) => {
+      const lease = held.find((candidate) => candidate.key === key);
+      if (!lease) return this.#handedOver(key, token);
+      this.#agreeing(proofBy(lease), token);
+      return [];
+    });
+  }
+
   #handedOver(key: string, token: number): Proof {
     const proof = { key, qualifiedKey: this.locks.qualify(key), token, ownerId: null, lease: null };
-    currentOperation()?.handedOver.push(proof);
+    const shown = currentOperation()?.handedOver;
+    if (shown && !shown.some((one) => one.key === key)) shown.push(proof);
     return proof;
   }
 }
@@ -120,4 +138,26 @@ export class Proofs {
 function proofBy(lease: Lease): Proof {
   const { key, qualifiedKey, token, ownerId } = lease;
   return { key, qualifiedKey, token, ownerId, lease };
+}
+
+function isNotReleased(lease: Lease): boolean {
+  return lease.state.kind !== 'released';
+}
+
+/** The tokens that were handed over to the work around, for keys that protect rows of `entity`. */
+function tokensOf({ template }: FencedEntity): readonly HandedOverToken[] {
+  if (unfencedReason() !== undefined) return [];
+  return handedOverTokens().filter(({ key }) => matchKey(template, key) !== null);
+}
+
+/** @throws {FencedOutError} the call expects another token than the work around it */
+function expectedFor(key: string): number | undefined {
+  const given = currentOperation()?.expectedLockToken;
+  const around = unfencedReason() === undefined ? handedOverToken(key)?.token : undefined;
+  if (given === undefined || around === undefined || given === around) return given ?? around;
+  throw new FencedOutError(
+    `expectedLockToken is ${given}, but the work around this call was given token ${around} for "${key}". Nothing was ` +
+      'written; one of the two is stale, so stop here and read the data again.',
+    { key },
+  );
 }

@@ -1,12 +1,18 @@
 import 'reflect-metadata';
 import { AsyncLocalStorage } from 'node:async_hooks';
 
-import { contextLeases, LockConfigInvalidError, type Lease } from '../../core/index.js';
+import {
+  contextLeases,
+  handedOverTokens,
+  LockConfigInvalidError,
+  type HandedOverToken,
+  type Lease,
+} from '../../core/index.js';
 
 interface Unfenced {
   readonly reason: string;
-  /** What was held around it. A hold begun inside is guarded again. */
-  readonly heldAround: ReadonlySet<Lease>;
+  /** What was held or handed over around it. What is begun inside is guarded again. */
+  readonly heldAround: ReadonlySet<Lease | HandedOverToken>;
 }
 
 const STORAGE = Symbol.for('nestjs-distributed-lock/unfenced');
@@ -21,7 +27,7 @@ const storage = (shared[STORAGE] ??= new AsyncLocalStorage<Unfenced>());
  */
 export function unfenced<T>(reason: string, work: () => T): T {
   requireReason(reason);
-  return storage.run({ reason, heldAround: new Set(contextLeases()) }, work);
+  return storage.run({ reason, heldAround: new Set(shownHere()) }, work);
 }
 
 /**
@@ -42,7 +48,11 @@ export function Unfenced(reason: string): MethodDecorator {
 /** Why writes need no token at this point; undefined where they do. */
 export function unfencedReason(): string | undefined {
   const store = storage.getStore();
-  return store && contextLeases().every((lease) => store.heldAround.has(lease)) ? store.reason : undefined;
+  return store && shownHere().every((one) => store.heldAround.has(one)) ? store.reason : undefined;
+}
+
+function shownHere(): readonly (Lease | HandedOverToken)[] {
+  return [...contextLeases(), ...handedOverTokens()];
 }
 
 function requireReason(reason: unknown): void {
