@@ -7,14 +7,14 @@ import {
   LockNotHeldError,
   type Lease,
 } from '../core/index.js';
-import { dialectOf, driverCode, retryTransient } from './sql/index.js';
-import { guardOf, guardsOfLease, type DataSourceGuard } from './guard/index.js';
+import { dialectOf, driverCode } from './sql/index.js';
+import { guardOf, guardsOfLease, type DataSourceGuard, type Isolation } from './guard/index.js';
 
 export interface FencedTransactionOptions {
   /** Default: the guarded DataSource whose rows the locks held here protect, if there is one such. */
   readonly dataSource?: DataSource;
-  /** Default: that of the database. */
-  readonly isolation?: Parameters<QueryRunner['startTransaction']>[0];
+  /** Default: that of the DataSource, or of its database. In a transaction that is open already, only its own level. */
+  readonly isolation?: Isolation;
 }
 
 const SERIALIZATION_FAILURE = '40001';
@@ -23,9 +23,9 @@ const SERIALIZATION_FAILURE = '40001';
  * Runs `work` in a transaction that a stale owner cannot commit: its first statement pins the fence rows of the locks held
  * here, so that no successor can begin before the transaction has ended, and it commits only while these locks are held.
  *
- * `work` gets the manager of the transaction. Inside a transaction of the same DataSource it becomes a part of that one. On
- * PostgreSQL, the server ends the transaction when it stands idle for longer than the leases had left at its start, so that
- * a stopped owner does not keep its successor out for ever. SQLite has neither share locks nor such a limit: there the
+ * `work` gets the manager of the transaction. Inside a transaction of the same DataSource it becomes a part of that one,
+ * which is fenced from then on. On PostgreSQL, the server ends the transaction when it stands idle for longer than the
+ * leases had left at this point, so that a stopped owner does not keep its successor out for ever. SQLite has neither share locks nor such a limit: there the
  * transaction is the only writer of the whole file from its first statement on, and a stopped process keeps everybody out
  * until it goes on or is killed.
  *
@@ -45,16 +45,18 @@ export async function fencedTransaction<T>(
   const leases = held.filter((lease) => guard.fence.concerns(lease.key));
   if (leases.length === 0) refuse('none of its entities is fenced by a lock that is held here');
   for (const lease of leases) lease.assertHeld();
-  const outer = guard.transactions.current()?.runner;
+  const outer = guard.transactions.current();
+  if (outer) requireLevel(isolation, outer.isolation ?? guard.dataSource.options.isolationLevel);
   let entered = false;
   const pinned = async (manager: EntityManager): Promise<T> => {
     const runner = manager.queryRunner as QueryRunner;
-    if (!outer) await limitIdling(runner, leases);
+    await limitIdling(guard, runner, leases);
     for (const lease of leases) await pin(guard, runner, lease);
     entered = true;
     return work(manager);
   };
-  const run = (): Promise<T> => transaction(outer?.manager ?? guard.dataSource.manager, isolation, pinned);
+  const manager = outer?.runner.manager ?? guard.dataSource.manager;
+  const run = (): Promise<T> => transaction(manager, isolation, pinned);
   return run().catch((error: unknown) => {
     // The fence was raised between the snapshot and the pin. A savepoint would keep the snapshot: only a new one helps.
     if (outer || entered || driverCode(error) !== SERIALIZATION_FAILURE) throw error;
@@ -70,23 +72,38 @@ function transaction<T>(
   return isolation === undefined ? manager.transaction(work) : manager.transaction(isolation, work);
 }
 
-async function pin({ fence, rows }: DataSourceGuard, runner: QueryRunner, lease: Lease): Promise<void> {
+async function pin(guard: DataSourceGuard, runner: QueryRunner, lease: Lease): Promise<void> {
+  const { fence, rows, transactions } = guard;
   if (!fence.isRaised(lease)) await fence.raiseLate(runner, lease);
-  if (await retryTransient(lease.remainingMs, () => rows.pin(runner, lease))) return;
-  throw new FencedOutError(
-    `The transaction under "${lease.key}" (token ${lease.token}) did not begin: a newer owner has the lock. Nothing was ` +
-      'written; stop here and read the data again.',
+  if (await rows.pin(runner, lease)) return transactions.fence(runner, lease);
+  const refusal = new FencedOutError(
+    `The work under "${lease.key}" (token ${lease.token}) did not begin: a newer owner has the lock. Its transaction will ` +
+      'not commit; stop here and read the data again.',
     { key: lease.key, store: lease.store },
   );
+  transactions.doom(runner, refusal);
+  throw refusal;
 }
 
 /** A shorter limit of the application's own stays. */
-async function limitIdling(runner: QueryRunner, leases: readonly Lease[]): Promise<void> {
-  if (dialectOf(runner.manager.dataSource) !== 'postgres') return;
+async function limitIdling(
+  { dataSource }: DataSourceGuard,
+  runner: QueryRunner,
+  leases: readonly Lease[],
+): Promise<void> {
+  if (dialectOf(dataSource) !== 'postgres') return;
   const limitMs = Math.max(1, Math.floor(Math.min(...leases.map((lease) => lease.remainingMs))));
   await runner.query(
     `SELECT set_config(name, CASE WHEN CAST(setting AS bigint) BETWEEN 1 AND ${limitMs} THEN setting ELSE '${limitMs}' END, true) ` +
       "FROM pg_settings WHERE name = 'idle_in_transaction_session_timeout'",
+  );
+}
+
+function requireLevel(asked: Isolation | undefined, open: Isolation | undefined): void {
+  if (asked === undefined || asked === open) return;
+  throw new LockConfigInvalidError(
+    `fencedTransaction() was asked for ${asked} inside a transaction that began with ${open ?? 'the default level'}, and ` +
+      'a level cannot be changed any more. The work did not run; leave isolation out here, or give it to the outer one.',
   );
 }
 

@@ -30,7 +30,7 @@ export class Admission {
 
   #requireInside(entity: FencedEntity, lease: Lease, runner: QueryRunner): void {
     const transaction = this.transactions.current();
-    if (!transaction || transaction.runner === runner || !transaction.leases.includes(lease)) return;
+    if (!transaction || transaction.runner === runner || !transaction.leases.has(lease)) return;
     const { key, store } = lease;
     throw new OutsideTransactionError(
       `A write to ${entity.name} under "${key}" went beside the transaction that is open here. It was not sent; use the ` +

@@ -95,7 +95,11 @@ export class DataSourceFence implements Fence {
    * @throws {FencedOutError} a newer owner is there
    */
   async raiseLate(runner: QueryRunner, lease: Lease): Promise<void> {
-    if (!(await this.parts.rows.raise(runner, lease))) throw await this.#refusal(runner, lease);
+    if (!(await this.parts.rows.raise(runner, lease))) {
+      const refusal = await this.#refusal(runner, lease);
+      this.parts.transactions.doom(runner, refusal);
+      throw refusal;
+    }
     if (this.parts.transactions.of(runner)) return; // a rollback would take it back
     this.#raised.add(lease);
     this.#tellRaised(lease);

@@ -87,7 +87,7 @@ export class RunnerGuard {
     // Not an async function: the mark has to reach the caller's chain.
     override(runner, 'startTransaction', (isolation) => {
       const outer = transactions.of(runner);
-      transactions.markChain(runner);
+      transactions.markChain(runner, isolation);
       return start(isolation).catch((error: unknown) => {
         if (!outer) transactions.ended(runner);
         throw error;

@@ -6,5 +6,5 @@ export {
   guardOf,
   guardsOfLease,
 } from './guard-data-source.js';
-export { RolledBackAtCommitError } from './transactions.js';
+export { type Isolation, RolledBackAtCommitError } from './transactions.js';
 export { Unfenced, unfenced } from './unfenced.js';

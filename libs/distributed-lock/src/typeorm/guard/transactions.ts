@@ -8,12 +8,16 @@ import { unfencedReason } from './unfenced.js';
 /** A transaction of a guarded DataSource, from BEGIN to COMMIT or ROLLBACK. */
 export interface Transaction {
   readonly runner: QueryRunner;
-  /** What was held when it began. It commits only while all of them are. */
-  readonly leases: readonly Lease[];
+  /** What was held when it began, and what it was fenced by since. It commits only while all of them are held. */
+  readonly leases: Set<Lease>;
+  /** What its BEGIN asked for; undefined: the default of the database, or begun in SQL. */
+  readonly isolation: Isolation | undefined;
   open: boolean;
   /** The refusal after which it must not commit, even if user code swallows it. */
   doom: FencedOutError | undefined;
 }
+
+export type Isolation = NonNullable<Parameters<QueryRunner['startTransaction']>[0]>;
 
 type Control = 'begin' | 'commit' | 'rollback' | null;
 
@@ -73,10 +77,15 @@ export class Transactions {
    * Marks the rest of the present call chain: there is no callback that could bound it. The mark means something only
    * while that very transaction is open.
    */
-  markChain(runner: QueryRunner): Transaction {
-    const transaction = this.#begin(runner);
+  markChain(runner: QueryRunner, isolation?: Isolation): Transaction {
+    const transaction = this.#begin(runner, isolation);
     this.#marks.enterWith(this.#mark(transaction));
     return transaction;
+  }
+
+  /** From now on the transaction of `runner` commits only while the lease is held, whenever it began. */
+  fence(runner: QueryRunner, lease: Lease): void {
+    this.of(runner)?.leases.add(lease);
   }
 
   doom(runner: QueryRunner, refusal: FencedOutError): void {
@@ -93,7 +102,8 @@ export class Transactions {
   beforeStatement(runner: QueryRunner, sql: string): Control {
     const control = controlOf(sql);
     const transaction = this.of(runner);
-    const isPart = !this.oneConnectionForAll || this.current() === transaction;
+    // Whoever commits is a part, even where the mark did not reach its chain.
+    const isPart = !this.oneConnectionForAll || control === 'commit' || this.current() === transaction;
     if (isPart && transaction?.doom && !/^\s*(?:rollback|abort)\b/i.test(sql)) throw doomed(transaction.doom);
     if (control === 'begin') this.markChain(runner);
     if (control === 'commit') for (const lease of transaction?.leases ?? []) lease.assertHeld();
@@ -118,12 +128,12 @@ export class Transactions {
     this.#open.delete(runner);
   }
 
-  #begin(runner: QueryRunner): Transaction {
+  #begin(runner: QueryRunner, isolation?: Isolation): Transaction {
     const known = this.of(runner);
     if (known) return known;
     const held = unfencedReason() === undefined ? contextLeases() : [];
-    const leases = held.filter((lease) => lease.state.kind !== 'released');
-    const transaction = { runner, leases, open: true, doom: undefined };
+    const leases = new Set(held.filter((lease) => lease.state.kind !== 'released'));
+    const transaction = { runner, leases, isolation, open: true, doom: undefined };
     this.#open.set(runner, transaction);
     return transaction;
   }
