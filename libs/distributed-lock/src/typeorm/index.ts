@@ -1,6 +1,11 @@
 export { createLockTables } from './create-lock-tables.js';
 export { FencedBy, LockTokenColumn, type FencedByOptions, type UnfencedWrites } from './entities/index.js';
-export { fenced, type FencedRepository } from './fenced-repository/index.js';
+export {
+  fenced,
+  type FencedRepository,
+  readAndFence,
+  type ReadAndFenceOptions,
+} from './fenced-repository/index.js';
 export { fencedTransaction, type FencedTransactionOptions } from './fenced-transaction.js';
 export { createFenceTable } from './fence/index.js';
 export {

@@ -6,4 +6,5 @@ export {
   fenceNotes,
 } from './fenced-by.js';
 export { fencedEntitiesOf } from './fenced-entities.js';
+export { type FencedJunction, fencedJunctionsOf } from './fenced-junctions.js';
 export { type ColumnMetadata, type FencedEntity } from './fenced-entity.js';

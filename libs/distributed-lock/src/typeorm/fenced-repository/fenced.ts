@@ -51,7 +51,7 @@ async function guarded<T>(
   const guard = guardOf((dataSource ?? connection) as DataSource);
   if (!guard)
     refuse(path, 'its DataSource has no guards; see DistributedLockTypeOrmModule and guardDataSource()');
-  if (!guard.isFenced(metadata)) {
+  if (!guard.entityOf(metadata)) {
     refuse(
       path,
       `${metadata.name} is not fenced; write @FencedBy('…:<id>') above it, or use the repository itself`,

@@ -4,15 +4,24 @@ import { followOperations } from './operations.js';
 import { override } from './override.js';
 import type { Transactions } from './transactions.js';
 import type { Turns } from '../connection/index.js';
+import type { UnchangedSaves } from './unchanged-saves.js';
 
 type Transact = (...args: unknown[]) => Promise<unknown>;
 type Work = (manager: EntityManager) => unknown;
 
 /** Makes what goes through the entity managers of a DataSource known: operations with their options, and transactions. */
-export function followManagers(dataSource: DataSource, transactions: Transactions, turns: Turns): void {
+export function followManagers(
+  dataSource: DataSource,
+  transactions: Transactions,
+  unchanged: UnchangedSaves,
+  turns: Turns,
+): void {
   const follow = (manager: EntityManager): EntityManager => {
-    followOperations(manager, turns, (refusal) => {
-      if (manager.queryRunner) transactions.doom(manager.queryRunner, refusal);
+    followOperations(manager, turns, {
+      fencedOut: (refusal) => {
+        if (manager.queryRunner) transactions.doom(manager.queryRunner, refusal);
+      },
+      saved: (...saved) => unchanged.check(manager, ...saved),
     });
     followTransactions(manager, transactions, turns);
     return manager;

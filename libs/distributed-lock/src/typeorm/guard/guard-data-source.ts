@@ -1,30 +1,22 @@
 import type { DataSource, EntityMetadata, EntitySubscriberInterface, QueryRunner } from 'typeorm';
 
 import { LockConfigInvalidError, type Lease, type LockService } from '../../core/index.js';
-import { Admission } from './admission.js';
-import { CallSites } from './call-sites.js';
 import { followBuilders } from './builders.js';
 import { copyUpdatedValues } from './copied-values.js';
 import { DataSourceFence } from './data-source-fence.js';
 import { dialectOf } from '../sql/index.js';
-import { fencedEntitiesOf, type UnfencedWrites } from '../entities/index.js';
+import { fencedEntitiesOf, type FencedEntity, type UnfencedWrites } from '../entities/index.js';
+import type { FencedReads } from './fenced-reads.js';
 import { FenceRows, fenceTable } from '../fence/index.js';
 import { followManagers } from './followed-managers.js';
+import { guardParts } from './guard-parts.js';
 import { TokenAcceptance } from '../handed-over/index.js';
-import { GuardExpressions } from './guard-expression.js';
-import { GuardedValues } from './guarded-values.js';
 import { makeWritesKnown } from '../migrations/index.js';
 import { RunnerGuard } from './guarded-runner.js';
 import { override } from './override.js';
 import { noTurns, requireSharedDatabase, SqliteConnection } from '../connection/index.js';
-import { Proofs } from './proofs.js';
-import { Refusals } from './refusals.js';
-import { RowStamps } from './row-stamps.js';
-import { StatementGuards } from './statement-guards.js';
-import { StatementNet } from './statement-net.js';
 import { Transactions } from './transactions.js';
 import { unfencedReason } from './unfenced.js';
-import { WriteGuard } from './write-guard.js';
 
 export interface GuardOptions {
   /** What becomes of a write to a fenced entity that carries no token. Default `refuse`. */
@@ -42,7 +34,9 @@ export interface DataSourceGuard {
   readonly fence: DataSourceFence;
   readonly rows: FenceRows;
   readonly transactions: Transactions;
-  isFenced(metadata: EntityMetadata): boolean;
+  readonly reads: FencedReads;
+  /** Undefined for one that is not fenced. */
+  entityOf(metadata: EntityMetadata): FencedEntity | undefined;
 }
 
 const guards = new WeakMap<DataSource, DataSourceGuard>();
@@ -95,11 +89,10 @@ function install(
   { unfencedWrites = 'refuse', fenceOnAcquire: onAcquire = true }: GuardOptions,
 ): DataSourceGuard {
   const dialect = dialectOf(dataSource);
-  const table = fenceTable(dataSource);
   const entities = fencedEntitiesOf(dataSource, unfencedWrites);
   const sqlite = dialect === 'sqlite' ? new SqliteConnection(dataSource) : undefined;
   const transactions = new Transactions(sqlite !== undefined);
-  const rows = new FenceRows(dialect, table);
+  const rows = new FenceRows(dialect, fenceTable(dataSource));
   const onConcern = (lease: Lease): void => void guardsByLease.set(lease, [...guardsOfLease(lease), guard]);
   const fence = new DataSourceFence({
     dataSource,
@@ -111,26 +104,11 @@ function install(
     onAcquire,
     onConcern,
   });
-  const isFenced: DataSourceGuard['isFenced'] = (metadata) =>
-    entities.some((entity) => entity.metadata === metadata);
-  const guard = { dataSource, fence, rows, transactions, isFenced };
-  const proofs = new Proofs(locks);
-  const refusals = new Refusals(locks);
-  const expressions = new GuardExpressions(dialect, table);
-  const values = new GuardedValues();
-  const stamps = new RowStamps(expressions, refusals);
-  const escape = dataSource.driver.escape.bind(dataSource.driver);
-  const statements = new StatementGuards({ dialect, escape, entities, expressions, proofs, refusals });
-  const net = new StatementNet(dialect, entities, expressions, statements, refusals, new CallSites());
-  const admission = new Admission(fence, transactions);
+  const parts = guardParts({ dataSource, dialect, locks, entities, fence, rows, transactions });
+  const { entityOf, reads, statements, junctionGuard } = parts;
+  const guard = { dataSource, fence, rows, transactions, reads, entityOf };
 
-  for (const entity of entities) {
-    values.attach(entity);
-    subscribe(
-      dataSource,
-      new WriteGuard(entity, { proofs, refusals, expressions, values, stamps, admission }),
-    );
-  }
+  for (const subscriber of [...parts.writeGuards, junctionGuard]) subscribe(dataSource, subscriber);
   subscribe(dataSource, {
     afterQuery: ({ query, queryRunner, rawResults }) => {
       if (query === 'COMMIT') transactions.noteCommitTag(queryRunner, rawResults);
@@ -138,9 +116,16 @@ function install(
   });
   const tables = entities.map(({ metadata }) => metadata.tableName);
   makeWritesKnown(dataSource, { dialect, tables, isUnfenced: () => unfencedReason() !== undefined });
-  followRunners(dataSource, new RunnerGuard({ net, transactions, expressions, statements, proofs, refusals, sqlite }));
-  followManagers(dataSource, transactions, sqlite?.turns ?? noTurns);
-  followBuilders(dataSource, { ...statements.followers, update: copyUpdatedValues });
+  followRunners(dataSource, new RunnerGuard({ ...parts, transactions, sqlite }));
+  followManagers(dataSource, transactions, parts.unchangedSaves, sqlite?.turns ?? noTurns);
+  followBuilders(dataSource, {
+    ...statements.followers,
+    insert: (builder) => {
+      statements.followers.insert(builder);
+      junctionGuard.follow(builder);
+    },
+    update: copyUpdatedValues,
+  });
   return guard;
 }
 

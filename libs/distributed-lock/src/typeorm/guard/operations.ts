@@ -8,11 +8,14 @@ import { override } from './override.js';
 import type { Proof } from './proof.js';
 import type { Turns } from '../connection/index.js';
 
-/** A row that is about to be removed, soft-removed or recovered by a statement which carries no values. */
+/** A row that is about to be written, or its junction rows, by a statement which has no room for a guard. */
 export interface Stamp {
+  /** What protects the rows. */
   readonly entity: FencedEntity;
+  /** The table that the statement will write, as TypeORM spells its path. */
+  readonly table: string;
   /** What the statement will say. */
-  readonly verb: 'DELETE' | 'UPDATE';
+  readonly verb: 'DELETE' | 'UPDATE' | 'INSERT';
   /** Writes the token onto the row, guarded. */
   run(runner: QueryRunner): Promise<void>;
 }
@@ -24,6 +27,17 @@ export interface Operation {
   readonly handedOver: Proof[];
   /** To be run before the statement that they are for; each lets one such statement pass. */
   readonly stamps: Stamp[];
+  /** The rows whose writes have got a guard. */
+  readonly guarded: Set<object>;
+  /** The entities of which it brings new rows. */
+  readonly inserts: Set<FencedEntity>;
+}
+
+export interface OperationFollowers {
+  /** A write of it was refused. */
+  fencedOut(refusal: FencedOutError): void;
+  /** save() has done what there was to do; the operation ends when this does. */
+  saved(target: unknown, rows: readonly object[], operation: Operation): Promise<void>;
 }
 
 type PersistMethod = 'save' | 'remove' | 'softRemove' | 'recover';
@@ -39,21 +53,22 @@ export function currentOperation(): Operation | undefined {
   return storage.getStore();
 }
 
-/** Makes calls of `manager` known to hooks and statements, and tells when one was fenced out. */
-export function followOperations(
-  manager: EntityManager,
-  turns: Turns,
-  onFencedOut: (refusal: FencedOutError) => void,
-): void {
+/** Makes calls of `manager` known to hooks and statements, and to those who follow them. */
+export function followOperations(manager: EntityManager, turns: Turns, followers: OperationFollowers): void {
   for (const method of PERSIST_METHODS) {
     const original = manager[method].bind(manager) as (...args: unknown[]) => Promise<unknown>;
     const followed = async (...args: unknown[]): Promise<unknown> => {
-      const expected = expectedLockToken(optionsAmong(args));
-      const operation = { expectedLockToken: expected, handedOver: [], stamps: [] };
+      const { target, rows, options } = taken(args);
+      const operation = newOperation(expectedLockToken(options));
+      const run = async (): Promise<unknown> => {
+        const result = await original(...args);
+        if (method === 'save') await followers.saved(target, rows, operation);
+        return result;
+      };
       try {
-        return await turns.take(() => storage.run(operation, () => original(...args)));
+        return await turns.take(() => storage.run(operation, run));
       } catch (error) {
-        if (error instanceof FencedOutError) onFencedOut(error);
+        if (error instanceof FencedOutError) followers.fencedOut(error);
         throw error;
       }
     };
@@ -61,12 +76,28 @@ export function followOperations(
   }
 }
 
+function newOperation(expectedLockToken: number | undefined): Operation {
+  return { expectedLockToken, handedOver: [], stamps: [], guarded: new Set(), inserts: new Set() };
+}
+
+interface Arguments {
+  readonly target: unknown;
+  readonly rows: readonly object[];
+  readonly options: unknown;
+}
+
 /** (entity, options?) or (target, entity, options?), as TypeORM tells them apart. */
-function optionsAmong(args: readonly unknown[]): unknown {
+function taken(args: readonly unknown[]): Arguments {
   const [first] = args;
   const hasTarget =
     args.length > 1 && (typeof first !== 'object' || first === null || '@instanceof' in first);
-  return args[hasTarget ? 2 : 1];
+  const [rows, options] = args.slice(hasTarget ? 1 : 0);
+  const list = Array.isArray(rows) ? rows : [rows];
+  return {
+    target: hasTarget ? first : undefined,
+    rows: list.filter((row): row is object => typeof row === 'object' && row !== null),
+    options,
+  };
 }
 
 function expectedLockToken(options: unknown): number | undefined {

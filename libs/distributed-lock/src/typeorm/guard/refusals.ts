@@ -56,6 +56,16 @@ export class Refusals {
     );
   }
 
+  /** The fence was asked, and knows a newer owner. */
+  stale(entity: FencedEntity, proof: Proof): FencedOutError {
+    this.#tellStale(entity, proof);
+    return new FencedOutError(
+      `The lock ${listed([proof])} has a newer owner, so what was read of ${entity.name} under it may be old. Nothing was ` +
+        'written; its transaction will not commit. Stop here and read the data again.',
+      { key: proof.key, store: proof.lease?.store },
+    );
+  }
+
   /** The database refused the value of the token column. */
   byDatabase(entity: FencedEntity, proofs: readonly Proof[], cause: unknown): FencedOutError {
     for (const proof of proofs) this.#tellStale(entity, proof);

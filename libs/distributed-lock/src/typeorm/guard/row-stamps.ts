@@ -1,10 +1,16 @@
-import type { ObjectLiteral, QueryRunner } from 'typeorm';
+import type { DataSource, ObjectLiteral, QueryRunner } from 'typeorm';
 
 import type { FencedEntity } from '../entities/index.js';
 import type { GuardExpressions } from './guard-expression.js';
 import type { Stamp } from './operations.js';
 import type { Proof } from './proof.js';
 import type { Refusals } from './refusals.js';
+
+/** Takes a value of the row's id, and gives what stands for it in the statement. */
+type Parameter = (value: unknown, index: number) => string;
+
+/** Which statement a stamp lets pass. */
+type Lets = Pick<Stamp, 'table' | 'verb'>;
 
 /**
  * Guards statements that carry no values, such as DELETE: just before them, in the same transaction, the token is written
@@ -14,42 +20,80 @@ export class RowStamps {
   constructor(
     private readonly expressions: GuardExpressions,
     private readonly refusals: Refusals,
+    private readonly driver: DataSource['driver'],
   ) {}
 
-  stamp(entity: FencedEntity, proofs: readonly Proof[], row: ObjectLiteral, verb: Stamp['verb']): Stamp {
+  stamp(entity: FencedEntity, proofs: readonly Proof[], row: ObjectLiteral, lets: Lets): Stamp {
     return {
+      ...lets,
       entity,
-      verb,
       run: async (runner) => {
-        const { sql, parameters } = this.#statement(entity, proofs, row, runner);
-        const { affected } = await runner.query(sql, parameters, true);
-        if (affected === undefined)
-          throw new Error('This driver does not say how many rows a statement wrote.');
-        if (affected !== 1) throw this.refusals.rowIsGone(entity, proofs);
+        if (!(await this.write(runner, entity, proofs, row))) throw this.refusals.rowIsGone(entity, proofs);
       },
     };
   }
 
-  #statement(
+  /** For a row that came without a lock just now: it stays as it is, as long as its key was never locked. */
+  stampNew(entity: FencedEntity, qualifiedKeys: readonly string[], row: ObjectLiteral, lets: Lets): Stamp {
+    const guard = this.expressions.forFreeInsert(qualifiedKeys);
+    return {
+      ...lets,
+      entity,
+      run: async (runner) => void (await this.#write(runner, entity, guard, row)),
+    };
+  }
+
+  /** False when the row is not there. */
+  write(
+    runner: QueryRunner,
     entity: FencedEntity,
     proofs: readonly Proof[],
     row: ObjectLiteral,
-    { manager }: QueryRunner,
-  ): { sql: string; parameters: unknown[] } {
-    const { driver } = manager.dataSource;
-    const { primaryColumns, tablePath } = entity.metadata;
-    const table = tablePath.split('.').map((name) => driver.escape(name));
-    const column = driver.escape(entity.tokenColumn.databaseName);
-    const isRow = primaryColumns.map(
-      ({ databaseName }, i) => `${driver.escape(databaseName)} = ${driver.createParameter('key', i)}`,
+  ): Promise<boolean> {
+    return this.#write(runner, entity, this.expressions.forUpdate(entity, proofs), row);
+  }
+
+  /** @param parameter makes room for the parts of the row's id */
+  statement(
+    entity: FencedEntity,
+    proofs: readonly Proof[],
+    row: ObjectLiteral,
+    parameter: Parameter,
+  ): string {
+    return this.#statement(entity, this.expressions.forUpdate(entity, proofs), row, parameter);
+  }
+
+  async #write(
+    runner: QueryRunner,
+    entity: FencedEntity,
+    guard: string,
+    row: ObjectLiteral,
+  ): Promise<boolean> {
+    const parameters: unknown[] = [];
+    const sql = this.#statement(entity, guard, row, (value, i) => {
+      parameters.push(value);
+      return this.driver.createParameter('key', i);
+    });
+    const { affected } = await runner.query(sql, parameters, true);
+    if (affected === undefined) throw new Error('This driver does not say how many rows a statement wrote.');
+    return affected === 1;
+  }
+
+  #statement(
+    { metadata, tokenColumn }: FencedEntity,
+    guard: string,
+    row: ObjectLiteral,
+    parameter: Parameter,
+  ): string {
+    const escape = (name: string): string => this.driver.escape(name);
+    const isRow = metadata.primaryColumns.map((column, i) => {
+      const value: unknown = this.driver.preparePersistentValue(column.getEntityValue(row, true), column);
+      return `${escape(column.databaseName)} = ${parameter(value, i)}`;
+    });
+    return (
+      `UPDATE ${metadata.tablePath.split('.').map(escape).join('.')} ` +
+      `SET ${escape(tokenColumn.databaseName)} = ${guard} ` +
+      `WHERE ${isRow.join(' AND ')}`
     );
-    return {
-      sql:
-        `UPDATE ${table.join('.')} SET ${column} = ${this.expressions.forUpdate(entity, proofs)} ` +
-        `WHERE ${isRow.join(' AND ')}`,
-      parameters: primaryColumns.map((primary): unknown =>
-        driver.preparePersistentValue(primary.getEntityValue(row, true), primary),
-      ),
-    };
   }
 }

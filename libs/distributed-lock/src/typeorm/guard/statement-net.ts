@@ -1,15 +1,39 @@
+import type { EntityMetadata } from 'typeorm';
+
 import type { CallSites } from './call-sites.js';
 import { type Dialect, type SqlWrite, writesOf, type WriteVerb } from '../sql/index.js';
-import type { FencedEntity } from '../entities/index.js';
+import type { FencedEntity, FencedJunction } from '../entities/index.js';
 import type { GuardExpressions } from './guard-expression.js';
 import { currentOperation, type Stamp } from './operations.js';
 import type { Refusals } from './refusals.js';
 import type { StatementGuards } from './statement-guards.js';
 import { unfencedReason } from './unfenced.js';
 
+export interface FencedTables {
+  readonly entities: readonly FencedEntity[];
+  readonly junctions: readonly FencedJunction[];
+}
+
+export interface StatementNetParts {
+  readonly expressions: GuardExpressions;
+  readonly statements: StatementGuards;
+  readonly refusals: Refusals;
+  readonly callSites: CallSites;
+}
+
 /** A write to a fenced table. */
 interface FencedWrite extends SqlWrite {
+  /** What protects the rows: the entity of the table, or the owner of the junction. */
   readonly entity: FencedEntity;
+  /** As TypeORM spells it. */
+  readonly path: string;
+}
+
+interface FencedTable {
+  readonly entity: FencedEntity;
+  readonly path: string;
+  /** As {@link writesOf} reads names. */
+  readonly names: readonly string[];
 }
 
 /**
@@ -19,19 +43,19 @@ interface FencedWrite extends SqlWrite {
  * triggers and views of the database, and connections that are not the DataSource's.
  */
 export class StatementNet {
-  readonly #tables: readonly { readonly path: readonly string[]; readonly entity: FencedEntity }[];
+  readonly #tables: readonly FencedTable[];
   readonly #mention: RegExp;
 
   constructor(
     private readonly dialect: Dialect,
-    entities: readonly FencedEntity[],
-    private readonly expressions: GuardExpressions,
-    private readonly statements: StatementGuards,
-    private readonly refusals: Refusals,
-    private readonly callSites: CallSites,
+    { entities, junctions }: FencedTables,
+    private readonly parts: StatementNetParts,
   ) {
-    this.#tables = entities.map((entity) => ({ entity, path: this.#tablePath(entity) }));
-    const names = this.#tables.map(({ path }) => path.at(-1) as string);
+    this.#tables = [
+      ...entities.map((entity) => this.#table(entity, entity.metadata)),
+      ...junctions.map(({ owner, metadata }) => this.#table(owner, metadata)),
+    ];
+    const names = this.#tables.map((table) => table.names.at(-1) as string);
     this.#mention = new RegExp(names.map(escapePattern).join('|') || '(?!)', 'i');
   }
 
@@ -51,33 +75,36 @@ export class StatementNet {
 
   /** The entity whose guard `sql` carries. */
   guardedEntity(sql: string): FencedEntity | undefined {
-    return this.expressions.markIn(sql) === null ? undefined : this.#fencedWrites(sql)[0]?.entity;
+    return this.parts.expressions.markIn(sql) === null ? undefined : this.#fencedWrites(sql)[0]?.entity;
   }
 
   #fencedWrites(sql: string): readonly FencedWrite[] {
     return writesOf(this.dialect, sql).flatMap((write) => {
-      const entity = this.#tables.find(({ path }) => endsAlike(write.table, path))?.entity;
-      return entity ? [{ ...write, entity }] : [];
+      const fenced = this.#tables.find(({ names }) => endsAlike(write.table, names));
+      return fenced ? [{ ...write, entity: fenced.entity, path: fenced.path }] : [];
     });
   }
 
   /** One guard speaks for one write, and not for what a conflict would make of it: that needs another. */
   #isGuarded(sql: string, [write, another]: readonly FencedWrite[]): boolean {
-    if (this.expressions.markIn(sql) === null || !write || another) return false;
-    return !write.onConflict || this.statements.guardsConflict(sql);
+    if (this.parts.expressions.markIn(sql) === null || !write || another) return false;
+    return !write.onConflict || this.parts.statements.guardsConflict(sql);
   }
 
   /**
-   * DELETE removes all rows of an entity in one statement; soft removal and recovery take one for each row. Which of
-   * them is for which row does not matter: they stand in one transaction, so all stamps hold or none.
+   * DELETE removes all rows of an entity in one statement, and INSERT brings all junction rows; soft removal and recovery
+   * take one for each row. Which of them is for which row does not matter: they stand in one transaction, so all stamps
+   * hold or none.
    */
   #takeStamps([write, another]: readonly FencedWrite[]): readonly Stamp[] {
     const stamps = currentOperation()?.stamps;
     if (!stamps || !write || another) return [];
-    const first = stamps.find(({ entity, verb }) => verb === write.verb && isSameTable(entity, write.entity));
-    const taken = stamps.filter((stamp) =>
-      write.verb === 'DELETE' ? stamp.verb === 'DELETE' && stamp.entity === first?.entity : stamp === first,
-    );
+    const fitting = stamps.filter(({ table, verb }) => verb === write.verb && table === write.path);
+    const [first] = fitting;
+    const taken =
+      write.verb === 'UPDATE'
+        ? fitting.slice(0, 1)
+        : fitting.filter(({ entity }) => entity === first?.entity);
     stamps.splice(0, Infinity, ...stamps.filter((stamp) => !taken.includes(stamp)));
     return taken;
   }
@@ -85,21 +112,21 @@ export class StatementNet {
   #refuse({ entity, verb, onConflict }: FencedWrite): void {
     const attempt = { entity, path: pathOf(verb, onConflict) };
     if (entity.unfencedWrites === 'refuse' && unfencedReason() === undefined) {
-      throw this.refusals.unguarded(attempt, adviceFor(verb, onConflict, entity));
+      throw this.parts.refusals.unguarded(attempt, adviceFor(verb, onConflict, entity));
     }
-    this.refusals.passes(attempt);
-    if (entity.unfencedWrites === 'warn' && unfencedReason() === undefined) this.callSites.warnOnce(attempt);
+    this.parts.refusals.passes(attempt);
+    if (entity.unfencedWrites === 'warn' && unfencedReason() === undefined)
+      this.parts.callSites.warnOnce(attempt);
   }
 
-  /** As {@link writesOf} reads names. */
-  #tablePath({ metadata }: FencedEntity): readonly string[] {
-    const path = metadata.tablePath.split('.');
-    return this.dialect === 'sqlite' ? path.map((name) => name.toLowerCase()) : path;
+  #table(entity: FencedEntity, { tablePath }: EntityMetadata): FencedTable {
+    const names = tablePath.split('.');
+    return {
+      entity,
+      path: tablePath,
+      names: this.dialect === 'sqlite' ? names.map((name) => name.toLowerCase()) : names,
+    };
   }
-}
-
-function isSameTable(one: FencedEntity, other: FencedEntity): boolean {
-  return one.metadata.tablePath === other.metadata.tablePath;
 }
 
 /** `invoice` may be in any schema, and so may a table whose schema TypeORM leaves to the session. */

@@ -50,6 +50,9 @@ export class WriteGuard implements EntitySubscriberInterface {
     if (unfencedReason() !== undefined) return undefined;
     const proofs = this.#proofsOf(this.entity.keyOf(row));
     this.parts.values.guard(row, (values) => this.#insertValue(values));
+    const operation = currentOperation();
+    operation?.guarded.add(row);
+    operation?.inserts.add(this.entity);
     return this.parts.admission.admit(this.entity, proofs, queryRunner);
   }
 
@@ -106,6 +109,7 @@ export class WriteGuard implements EntitySubscriberInterface {
     const proofs = this.#proofsOf(attempt.key);
     if (proofs.length === 0) return this.#withoutToken(attempt);
     this.parts.values.guard(values, (changes) => this.#updateValue(changes, proofs, attempt));
+    currentOperation()?.guarded.add(values);
     return this.parts.admission.admit(this.entity, proofs, runner);
   }
 
@@ -151,7 +155,8 @@ export class WriteGuard implements EntitySubscriberInterface {
         'It takes two statements, which need a transaction: leave out { transaction: false }.',
       );
     }
-    operation.stamps.push(this.parts.stamps.stamp(this.entity, proofs, databaseEntity ?? row, verb));
+    const lets = { table: this.entity.metadata.tablePath, verb };
+    operation.stamps.push(this.parts.stamps.stamp(this.entity, proofs, databaseEntity ?? row, lets));
     return this.parts.admission.admit(this.entity, proofs, queryRunner);
   }
 
