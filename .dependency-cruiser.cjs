@@ -32,10 +32,17 @@ module.exports = {
       to: { pathNot: `${SRC}/core/`, dependencyTypesNot: ['core'] },
     },
     {
+      name: 'idempotency-stands-on-the-core',
+      comment: 'What adapters share: it knows the core, and node built-ins.',
+      severity: 'error',
+      from: { path: `${SRC}/idempotency/`, pathNot: SPEC },
+      to: { pathNot: `${SRC}/(core|idempotency)/`, dependencyTypesNot: ['core'] },
+    },
+    {
       name: 'core-specs-use-the-memory-store-only',
       severity: 'error',
-      from: { path: `${SRC}/core/.*${SPEC}` },
-      to: { path: `${SRC}/`, pathNot: [`${SRC}/core/`, `${SRC}/stores/memory/index\\.ts$`] },
+      from: { path: `${SRC}/(core|idempotency)/.*${SPEC}` },
+      to: { path: `${SRC}/`, pathNot: [`${SRC}/$1/`, `${SRC}/(core|stores/memory)/index\\.ts$`] },
     },
     {
       name: 'adapters-do-not-meet',
@@ -60,10 +67,10 @@ module.exports = {
       name: 'through-the-index',
       comment: 'The index of a folder is its contract; what lies behind it may change at any time.',
       severity: 'error',
-      from: { path: `${SRC}/(core|stores/[^/]+|nest|typeorm|testing)/` },
+      from: { path: `${SRC}/(core|idempotency|stores/[^/]+|nest|typeorm|testing)/` },
       to: {
-        path: `${SRC}/(core|stores/[^/]+|nest|typeorm|testing)/`,
-        pathNot: [`${SRC}/$1/`, `${SRC}/(core|stores/[^/]+|nest|typeorm|testing)/index\\.ts$`],
+        path: `${SRC}/(core|idempotency|stores/[^/]+|nest|typeorm|testing)/`,
+        pathNot: [`${SRC}/$1/`, `${SRC}/(core|idempotency|stores/[^/]+|nest|typeorm|testing)/index\\.ts$`],
       },
     },
     {
@@ -71,7 +78,7 @@ module.exports = {
       severity: 'error',
       from: { path: `(${SRC}/.+/)[^/]+$` },
       to: {
-        path: `${SRC}/(core|stores/[^/]+|nest|typeorm|testing)/[^/]+/`,
+        path: `${SRC}/(core|idempotency|stores/[^/]+|nest|typeorm|testing)/[^/]+/`,
         pathNot: ['$1[^/]+$', '/index\\.ts$'],
       },
     },
@@ -81,7 +88,7 @@ module.exports = {
       from: { path: `${SRC}/[^/]+\\.ts$` },
       to: {
         path: `${SRC}/.+/`,
-        pathNot: `${SRC}/(core|stores/[^/]+|nest|typeorm|testing)/index\\.ts$`,
+        pathNot: `${SRC}/(core|idempotency|stores/[^/]+|nest|typeorm|testing)/index\\.ts$`,
       },
     },
     {

@@ -37,6 +37,19 @@ const PLANTS: readonly Plant[] = [
     `import type { Redis } from 'ioredis';\nexport type R = Redis;`,
   ),
   plant('core-stands-alone', `${SRC}/core/planted-adapter.ts`, `import '../stores/memory/index.js';`),
+  plant('core-stands-alone', `${SRC}/core/planted-idempotency.ts`, `import '../idempotency/index.js';`),
+  plant('idempotency-stands-on-the-core', `${SRC}/idempotency/planted-nest.ts`, `import '@nestjs/common';`),
+  plant(
+    'idempotency-stands-on-the-core',
+    `${SRC}/idempotency/planted-memory.ts`,
+    `import '../stores/memory/index.js';`,
+  ),
+  plant('through-the-index', `${SRC}/idempotency/planted-lease.ts`, `import '../core/lease.js';`),
+  plant(
+    'through-the-index',
+    `${SRC}/stores/memory/planted-state.ts`,
+    `import '../../idempotency/record-state.js';`,
+  ),
   plant('core-specs-use-the-memory-store-only', `${SRC}/core/planted.spec.ts`, `import '../nest/index.js';`),
   plant('adapters-do-not-meet', `${SRC}/nest/planted-redis.ts`, `import '../stores/redis/index.js';`),
   plant('adapters-do-not-meet', `${SRC}/stores/redis/planted-memory.ts`, `import '../memory/index.js';`),
@@ -107,6 +120,11 @@ const HARMLESS: readonly Pick<Plant, 'file' | 'code'>[] = [
   {
     file: `${SRC}/testing/harmless.ts`,
     code: `import '../nest/index.js';\nimport '../stores/memory/index.js';`,
+  },
+  { file: `${SRC}/idempotency/harmless.ts`, code: `import '../core/index.js';\nimport 'node:crypto';` },
+  {
+    file: `${SRC}/stores/memory/harmless.ts`,
+    code: `import '../../core/index.js';\nimport '../../idempotency/index.js';`,
   },
   { file: `${SRC}/typeorm/harmless.ts`, code: `import './lease-table/index.js';\nimport 'typeorm';` },
   { file: 'apps/demo-billing/src/harmless.ts', code: `import 'nestjs-distributed-lock/typeorm';` },

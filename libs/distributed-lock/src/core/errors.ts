@@ -16,7 +16,14 @@ export type LockErrorCode =
   | 'LOCK_KEY_INVALID'
   | 'LOCK_CONFIG_INVALID'
   | 'SELF_DEADLOCK'
-  | 'SHUTTING_DOWN';
+  | 'SHUTTING_DOWN'
+  | 'IDEMPOTENCY_IN_PROGRESS'
+  | 'IDEMPOTENCY_KEY_REUSED'
+  | 'IDEMPOTENCY_KEY_INVALID'
+  | 'IDEMPOTENCY_OUTCOME_UNKNOWN'
+  | 'IDEMPOTENCY_LEASE_LOST'
+  | 'IDEMPOTENCY_RESULT_OMITTED'
+  | 'IDEMPOTENCY_REENTRANT';
 
 /**
  * What is known about the work: it did not begin, its writes are in the database, or nobody can tell from here.

@@ -32,10 +32,13 @@ export {
   type OpenHandOver,
 } from './handed-over.js';
 export { StaleTokenError, TokenInvalidError, TokenRequiredError } from './handed-over-errors.js';
+export { KeyScope, type KeyScopeOptions } from './key-scope.js';
 export type { Lease, ReleaseResult } from './lease.js';
+export { reliableMs } from './lease-life.js';
 export type { Doubt, LeaseState, LossReason } from './lease-state.js';
 export {
   LockEventHub,
+  tellQuietly,
   type LockEvent,
   type LockEventListener,
   type LockHappening,
@@ -73,4 +76,7 @@ export type {
   ReleaseRequest,
   RenewalAnswer,
 } from './lock-store.js';
-export { withinTime } from './wait.js';
+export { newOwnerId } from './owner-id.js';
+export { commandTimeoutMs } from './renewals.js';
+export { runOutside } from './section.js';
+export { pause, withinTime } from './wait.js';

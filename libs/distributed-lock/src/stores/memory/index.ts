@@ -1,1 +1,2 @@
+export { memoryIdempotencyStore, type MemoryIdempotencyStoreOptions } from './memory-idempotency-store.js';
 export { memoryStore, type MemoryStoreOptions } from './memory-store.js';

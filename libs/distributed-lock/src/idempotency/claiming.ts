@@ -1,0 +1,180 @@
+import {
+  commandTimeoutMs,
+  isLockError,
+  newOwnerId,
+  pause,
+  StoreUnavailableError,
+  withinTime,
+} from '../core/index.js';
+import {
+  IdempotencyInProgressError,
+  IdempotencyKeyReusedError,
+  IdempotencyOutcomeUnknownError,
+} from './idempotency-errors.js';
+import type { ResolvedOptions } from './idempotency-options.js';
+import type { ClaimAnswer, RecordClaim, StoredResult } from './idempotency-store.js';
+import { OwnedRecord, type CallContext } from './owned-record.js';
+
+/** Either this call's turn, or somebody's answer. */
+export type Claiming =
+  | { readonly kind: 'owned'; readonly record: OwnedRecord }
+  | { readonly kind: 'done'; readonly result: StoredResult; readonly waitedMs: number };
+
+type ClaimRules = Pick<
+  ResolvedOptions<unknown>,
+  'fingerprint' | 'maxAttempts' | 'onCrash' | 'waitMs' | 'signal'
+>;
+
+const FIRST_POLL_MS = 25;
+const LONGEST_POLL_MS = 500;
+/** What waits in memory is bounded: beyond this, a caller is told at once. */
+const MOST_WAITERS = 1_000;
+
+let waiters = 0;
+
+/**
+ * Claims the record, or waits until whoever has it is done with it. Ending a wait changes nothing in the store.
+ *
+ * @throws {IdempotencyInProgressError | IdempotencyKeyReusedError | IdempotencyOutcomeUnknownError | StoreUnavailableError}
+ */
+export async function claimRecord(context: CallContext, rules: ClaimRules): Promise<Claiming> {
+  const { clock } = context;
+  const startedAtMs = clock.monotonicMs();
+  const waitedMs = (): number => clock.monotonicMs() - startedAtMs;
+  for (;;) {
+    const ownerId = newOwnerId();
+    const sentAtMs = clock.monotonicMs();
+    const answer = await askOnce(context, rules, ownerId);
+    switch (answer.kind) {
+      case 'claimed': {
+        const { attempt, fence, takenOver } = answer;
+        context.tell({ type: 'claimed', attempt, fence, takenOver });
+        return { kind: 'owned', record: new OwnedRecord(context, ownerId, answer, sentAtMs) };
+      }
+      case 'done':
+        return { kind: 'done', result: answer.result, waitedMs: waitedMs() };
+      case 'running':
+        if (await noLongerRunning(context, rules, rules.waitMs - waitedMs())) break;
+        throw inProgress(context, waitedMs(), answer.retryAfterMs);
+      case 'mismatch':
+        throw keyReused(context);
+      case 'abandoned':
+        throw outcomeUnknown(context);
+    }
+  }
+}
+
+async function askOnce(context: CallContext, rules: ClaimRules, ownerId: string): Promise<ClaimAnswer> {
+  const { store, clock, identity, leaseMs, keepMs } = context;
+  const { fingerprint, maxAttempts, onCrash } = rules;
+  const timeoutMs = commandTimeoutMs(leaseMs);
+  const takeOver = onCrash !== 'reject';
+  const { id, label } = identity;
+  const claim: RecordClaim = { id, ownerId, fingerprint, leaseMs, keepMs, takeOver, maxAttempts, label };
+  try {
+    return believed(await withinTime(clock, timeoutMs, () => store.claim(claim, timeoutMs)));
+  } catch (cause) {
+    if (isLockError(cause)) throw cause;
+    context.tell({ type: 'store-unanswered', step: 'claim', cause });
+    freeUnanswered(context, ownerId, timeoutMs);
+    throw unavailable(context, cause);
+  }
+}
+
+/** What is not exact counts as no answer. */
+function believed(answer: ClaimAnswer): ClaimAnswer {
+  const kinds = ['claimed', 'running', 'done', 'abandoned', 'mismatch'];
+  if (!kinds.includes(answer?.kind))
+    throw new TypeError('The store answered the claim with no word of its own.');
+  if (answer.kind !== 'claimed') return answer;
+  if (Number.isSafeInteger(answer.fence) && Number.isSafeInteger(answer.attempt)) return answer;
+  throw new TypeError('The store granted the claim with a fence or an attempt that is no safe integer.');
+}
+
+/** The claim may have been carried out: without this, everybody would wait for a call that never began. */
+function freeUnanswered(
+  { store, clock, identity, keepMs }: CallContext,
+  ownerId: string,
+  timeoutMs: number,
+): void {
+  const ending = { kind: 'freed', countsAttempt: false, keepMs } as const;
+  withinTime(clock, timeoutMs, () => store.settle(identity.id, ownerId, ending, timeoutMs)).catch(
+    () => undefined,
+  );
+}
+
+/** Looks at the record now and then, without a claim: a claim that loses still writes, on some stores. */
+async function noLongerRunning(context: CallContext, rules: ClaimRules, waitMs: number): Promise<boolean> {
+  if (waitMs <= 0 || waiters >= MOST_WAITERS) return false;
+  waiters += 1;
+  try {
+    return await pollUntilSettled(context, rules.signal, context.clock.monotonicMs() + waitMs);
+  } finally {
+    waiters -= 1;
+  }
+}
+
+async function pollUntilSettled(
+  context: CallContext,
+  signal: AbortSignal | undefined,
+  untilMs: number,
+): Promise<boolean> {
+  const { clock } = context;
+  const signals = signal ? [signal] : [];
+  for (let pauseMs = FIRST_POLL_MS; ; pauseMs = Math.min(pauseMs * 1.5, LONGEST_POLL_MS)) {
+    const remainingMs = untilMs - clock.monotonicMs();
+    if (remainingMs <= 0) return false;
+    const jitteredMs = pauseMs * (0.5 + Math.random() / 2);
+    const end = await pause(clock, { timeoutMs: Math.min(jitteredMs, remainingMs), signals });
+    if (end === 'aborted') return false;
+    if (!(await stillRunning(context))) return true;
+  }
+}
+
+async function stillRunning({ store, clock, identity, leaseMs }: CallContext): Promise<boolean> {
+  const timeoutMs = commandTimeoutMs(leaseMs);
+  try {
+    const record = await withinTime(clock, timeoutMs, () => store.read(identity.id, timeoutMs));
+    return record?.state === 'running';
+  } catch {
+    return true; // nobody knows; the next look, or the end of the wait, will tell
+  }
+}
+
+function inProgress(
+  { identity, store, tell }: CallContext,
+  waitedMs: number,
+  retryAfterMs: number | null,
+): IdempotencyInProgressError {
+  tell({ type: 'in-progress', waitedMs, retryAfterMs });
+  return new IdempotencyInProgressError(
+    `"${identity.key}" is at work elsewhere, and was so for the ${Math.round(waitedMs)} ms that this call waited. ` +
+      'This call did nothing; send it again to get the answer.',
+    { key: identity.key, store: store.kind, waitedMs, retryAfterMs },
+  );
+}
+
+function keyReused({ identity, store, tell }: CallContext): IdempotencyKeyReusedError {
+  tell({ type: 'key-reused' });
+  return new IdempotencyKeyReusedError(
+    `"${identity.key}" was used before with another request. This one was not carried out; give it a key of its own.`,
+    { key: identity.key, store: store.kind },
+  );
+}
+
+export function outcomeUnknown({ identity, store, tell }: CallContext): IdempotencyOutcomeUnknownError {
+  tell({ type: 'outcome-unknown' });
+  return new IdempotencyOutcomeUnknownError(
+    `An earlier attempt at "${identity.key}" did not end, and may not be repeated by itself. This call did nothing. ` +
+      'Find out what that attempt did, then settle its record: resolve() with the result, or forget() to run it again.',
+    { key: identity.key, store: store.kind },
+  );
+}
+
+function unavailable({ identity, store }: CallContext, cause: unknown): StoreUnavailableError {
+  return new StoreUnavailableError(
+    `The idempotency store did not answer, so nobody knows whether "${identity.key}" was done before. ` +
+      'The work did not start; try again.',
+    { key: identity.key, store: store.kind, cause },
+  );
+}

@@ -1,0 +1,245 @@
+import {
+  commandTimeoutMs,
+  hasCode,
+  KeyScope,
+  ShuttingDownError,
+  StoreUnavailableError,
+  systemClock,
+  tellQuietly,
+  withinTime,
+  type Clock,
+  type KeyScopeOptions,
+  type LockService,
+} from '../core/index.js';
+import { runsInside } from './attempt.js';
+import { AttemptRun, type IdempotentWork } from './attempt-run.js';
+import { claimRecord } from './claiming.js';
+import { IdempotencyReentrantError, IdempotencyResultOmittedError } from './idempotency-errors.js';
+import type { IdempotencyListener } from './idempotency-events.js';
+import {
+  resolveOptions,
+  type IdempotencyDefaults,
+  type ResolvedOptions,
+  type RunOnceOptions,
+} from './idempotency-options.js';
+import type { IdempotencyStore, StoredResult } from './idempotency-store.js';
+import type { CallContext } from './owned-record.js';
+import { purgeUnderLock, type PurgeOptions } from './purging.js';
+import { identify, type IdempotentCall } from './record-identity.js';
+import { viewOf, type RecordView } from './record-view.js';
+import { Running } from './running.js';
+import { keepResult, readResult, type ResultEncryption, type ResultRules } from './stored-result.js';
+
+export interface IdempotencyServiceOptions extends KeyScopeOptions {
+  readonly store: IdempotencyStore;
+  readonly defaults?: IdempotencyDefaults;
+  readonly encryption?: ResultEncryption;
+  readonly clock?: Clock;
+  /** Told of everything that happens. What it throws is dropped. */
+  readonly onEvent?: IdempotencyListener;
+}
+
+const STORE_CLOSE_MS = 5_000;
+
+/** One effect and one answer for each key. One instance per application. */
+export class IdempotencyService {
+  readonly #store: IdempotencyStore;
+  readonly #clock: Clock;
+  readonly #scope: KeyScope;
+  readonly #running: Running;
+
+  /** @throws {LockConfigInvalidError} a default makes no sense */
+  constructor(private readonly options: IdempotencyServiceOptions) {
+    this.#store = options.store;
+    this.#clock = options.clock ?? systemClock;
+    this.#scope = new KeyScope(options);
+    this.#running = new Running(this.#clock);
+    this.checkOptions({});
+  }
+
+  /** Asks the store once whether it can be used, and rejects with what to change. */
+  async open(): Promise<void> {
+    await this.#store.open?.();
+  }
+
+  /**
+   * Runs `work` once for each key, and gives every caller its answer: later ones get the stored result, with its types, and
+   * those that come while it runs wait for it.
+   *
+   * It does not promise that `work` begins only once: after a crash it runs again unless `onCrash` says otherwise. Pass
+   * `attempt.idempotencyKey` to whatever is outside, and the fencing token of a lock to what must refuse a late write.
+   *
+   * @throws {IdempotencyInProgressError} the same call was at work elsewhere for all of `waitMs`; `work` did not run
+   * @throws {IdempotencyKeyReusedError} the key came with another fingerprint; `work` did not run
+   * @throws {IdempotencyOutcomeUnknownError} an earlier attempt crashed and may not be repeated; `work` did not run
+   * @throws {IdempotencyResultOmittedError} it was done earlier, and its result could not be kept; `work` did not run
+   * @throws {IdempotencyLeaseLostError} another attempt took over while `work` ran, and has not answered yet
+   * @throws {IdempotencyReentrantError} `work` called itself with its own key
+   * @throws {StoreUnavailableError} the store did not answer; `work` did not run
+   */
+  async runOnce<T>(
+    call: string | IdempotentCall,
+    options: RunOnceOptions<T>,
+    work: IdempotentWork<T>,
+  ): Promise<T> {
+    const resolved = resolveOptions(options, this.options.defaults ?? {}, this.#store);
+    const context = this.#contextOf(call, resolved);
+    this.#refuseWhenClosing(context);
+    if (runsInside(context.identity.id)) throw reentrant(context);
+    return this.#running.during(() => this.#run(context, resolved, work));
+  }
+
+  /**
+   * Refuses options that could never work, without claiming anything: for checks at boot.
+   *
+   * @throws {LockConfigInvalidError} names the option
+   */
+  checkOptions<T>(options: RunOnceOptions<T>): void {
+    resolveOptions(options, this.options.defaults ?? {}, this.#store);
+  }
+
+  /** What the store knows of the key; null when that is nothing. The result itself is not shown. */
+  async inspect(call: string | IdempotentCall): Promise<RecordView | null> {
+    const record = await this.#ask(call, (id, timeoutMs) => this.#store.read(id, timeoutMs));
+    return record && viewOf(record);
+  }
+
+  /** Lets the next call run anew. `'running'`: somebody is at work on it, and the record was left alone. */
+  forget(call: string | IdempotentCall): Promise<'forgotten' | 'running' | 'absent'> {
+    return this.#ask(call, (id, timeoutMs) => this.#store.forget(id, timeoutMs));
+  }
+
+  /**
+   * Says how a call ended whose outcome was unknown: every later caller gets `value`. `'refused'`: its outcome is known, or
+   * somebody is at work on it.
+   */
+  async resolve<T>(
+    call: string | IdempotentCall,
+    value: T,
+    options: RunOnceOptions<T> = {},
+  ): Promise<'resolved' | 'refused'> {
+    const resolved = resolveOptions(options, this.options.defaults ?? {}, this.#store);
+    const context = this.#contextOf(call, resolved);
+    const { result } = await keepResult(
+      context.identity.id,
+      'value',
+      value,
+      this.#resultRules(context, resolved),
+    );
+    return this.#ask(call, (id, timeoutMs) =>
+      this.#store.resolve(id, result, resolved.retentionMs, timeoutMs),
+    );
+  }
+
+  /**
+   * Deletes what has expired, in batches, while no other process does. Housekeeping only: expired records are absent anyway.
+   *
+   * @returns how many records were deleted; 0 when another process was at it
+   */
+  purge(locks: LockService, options: PurgeOptions = {}): Promise<number> {
+    return purgeUnderLock(this.#store, this.#clock, locks, options);
+  }
+
+  /**
+   * Takes no new calls, lets running ones finish for up to `graceMs`, then closes the store. What still runs then is not
+   * freed, since that would let others begin beside it: its record lapses.
+   */
+  async close({ graceMs = 10_000 }: { readonly graceMs?: number } = {}): Promise<void> {
+    await this.#running.close(graceMs);
+    await withinTime(this.#clock, STORE_CLOSE_MS, () => this.#store.close());
+  }
+
+  async #run<T>(context: CallContext, options: ResolvedOptions<T>, work: IdempotentWork<T>): Promise<T> {
+    const rules = this.#resultRules(context, options);
+    const replay = (result: StoredResult): Promise<T> => answerOf(context, result, options, rules);
+    const claiming = await claimRecord(context, options);
+    if (claiming.kind === 'owned') {
+      return new AttemptRun(context, claiming.record, options, rules, replay).run(work);
+    }
+    context.tell({ type: 'replayed', waitedMs: claiming.waitedMs });
+    return replay(claiming.result);
+  }
+
+  #contextOf<T>(call: string | IdempotentCall, { leaseMs, keepMs }: ResolvedOptions<T>): CallContext {
+    const identity = identify(typeof call === 'string' ? { key: call } : call, this.#scope);
+    const { key, label } = identity;
+    const listener = this.options.onEvent;
+    return {
+      store: this.#store,
+      clock: this.#clock,
+      identity,
+      leaseMs,
+      keepMs,
+      tell: (happening) => listener && tellQuietly(listener, { key, label, ...happening }),
+    };
+  }
+
+  #resultRules<T>(context: CallContext, { classes = {}, maxResultBytes }: ResolvedOptions<T>): ResultRules {
+    const { encryption } = this.options;
+    const onPlain = (className: string): void => context.tell({ type: 'class-not-registered', className });
+    return { classes, maxResultBytes, encryption, onPlain };
+  }
+
+  async #ask<A>(
+    call: string | IdempotentCall,
+    step: (id: string, timeoutMs: number) => Promise<A>,
+  ): Promise<A> {
+    const { leaseMs } = resolveOptions({}, this.options.defaults ?? {}, this.#store);
+    const { id, key } = identify(typeof call === 'string' ? { key: call } : call, this.#scope);
+    const timeoutMs = commandTimeoutMs(leaseMs);
+    try {
+      return await withinTime(this.#clock, timeoutMs, () => step(id, timeoutMs));
+    } catch (cause) {
+      if (hasCode(cause, 'STORE_UNAVAILABLE')) throw cause;
+      const outcome = 'unknown';
+      const message = `The idempotency store did not answer about "${key}". Whether the record has changed is unknown; ask again.`;
+      throw new StoreUnavailableError(message, { key, store: this.#store.kind, outcome, cause });
+    }
+  }
+
+  #refuseWhenClosing({ identity: { key }, store }: CallContext): void {
+    if (!this.#running.closing) return;
+    throw new ShuttingDownError(
+      `"${key}" was not begun: this process is stopping. Another replica will serve the call.`,
+      {
+        key,
+        store: store.kind,
+      },
+    );
+  }
+}
+
+async function answerOf<T>(
+  context: CallContext,
+  stored: StoredResult,
+  { finalErrors }: ResolvedOptions<T>,
+  rules: ResultRules,
+): Promise<T> {
+  let answer: unknown;
+  try {
+    if (stored.outcome === 'omitted') throw new TypeError('the result was not stored');
+    if (stored.outcome === 'error' && !finalErrors)
+      throw new TypeError('a failure is stored, and finalErrors is not given');
+    answer = await readResult(context.identity.id, stored, rules);
+  } catch (cause) {
+    throw omitted(context, cause);
+  }
+  if (stored.outcome === 'error') throw finalErrors?.revive(answer);
+  return answer as T;
+}
+
+function omitted({ identity: { key }, store }: CallContext, cause: unknown): IdempotencyResultOmittedError {
+  return new IdempotencyResultOmittedError(
+    `"${key}" was carried out earlier, and its result cannot be given again: ${(cause as Error).message}. ` +
+      'This call did nothing; read the result where the earlier one left it.',
+    { key, store: store.kind, cause },
+  );
+}
+
+function reentrant({ identity: { key }, store }: CallContext): IdempotencyReentrantError {
+  return new IdempotencyReentrantError(
+    `"${key}" is being carried out by this very call chain, which would wait for itself. The inner call did nothing; ` +
+      'give it a key of its own.',
+    { key, store: store.kind },
+  );
+}

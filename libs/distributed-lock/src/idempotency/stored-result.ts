@@ -1,0 +1,72 @@
+import type { StoredResult } from './idempotency-store.js';
+import type { ResultClasses } from './result-classes.js';
+import { fromTypedJson, toTypedJson } from './typed-json.js';
+
+/** Keeps stored results unreadable to whoever reads the store. */
+export interface ResultEncryption {
+  /** Returns text without NUL characters, e.g. base64. `recordId` may be authenticated with it. */
+  encrypt(text: string, recordId: string): string | Promise<string>;
+  decrypt(text: string, recordId: string): string | Promise<string>;
+}
+
+export interface ResultRules {
+  readonly classes: ResultClasses;
+  readonly maxResultBytes: number;
+  readonly encryption: ResultEncryption | undefined;
+  onPlain(className: string): void;
+}
+
+/** A result, or why it could not be kept. */
+export interface Kept {
+  readonly result: StoredResult;
+  readonly omittedBecause?: unknown;
+}
+
+const PLAIN = 'typed-json/1';
+const ENCRYPTED = 'typed-json/1+encrypted';
+
+/** Never rejects: a body that has finished must not fail because its result cannot be kept. */
+export async function keepResult(
+  recordId: string,
+  outcome: 'value' | 'error',
+  value: unknown,
+  rules: ResultRules,
+): Promise<Kept> {
+  try {
+    const text = toTypedJson(value, rules);
+    const { encryption } = rules;
+    const body = encryption ? await encryption.encrypt(text, recordId) : text;
+    requireSize(body, rules.maxResultBytes);
+    return { result: { outcome, codec: encryption ? ENCRYPTED : PLAIN, body } };
+  } catch (cause) {
+    return { result: { outcome: 'omitted', codec: PLAIN, body: '' }, omittedBecause: cause };
+  }
+}
+
+/** @throws whatever keeps the result from being read: another version, another key, a class that is not registered */
+export async function readResult(
+  recordId: string,
+  stored: StoredResult,
+  rules: ResultRules,
+): Promise<unknown> {
+  return fromTypedJson(await readText(recordId, stored, rules), rules.classes);
+}
+
+async function readText(
+  recordId: string,
+  { codec, body }: StoredResult,
+  rules: ResultRules,
+): Promise<string> {
+  if (codec === PLAIN) return body;
+  if (codec !== ENCRYPTED)
+    throw new TypeError(`it was written as "${codec}", which this version cannot read`);
+  if (!rules.encryption) throw new TypeError('it is encrypted, and no encryption is configured here');
+  return rules.encryption.decrypt(body, recordId);
+}
+
+function requireSize(body: string, maxBytes: number): void {
+  const bytes = Buffer.byteLength(body);
+  if (bytes > maxBytes) throw new RangeError(`It has ${bytes} bytes, and maxResultBytes is ${maxBytes}.`);
+  if (body.includes('\0'))
+    throw new TypeError('encrypt() returned text with a NUL character; return base64.');
+}

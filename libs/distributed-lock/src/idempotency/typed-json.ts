@@ -1,0 +1,17 @@
+import { markedJson, type Json, type MarkingOptions } from './marking.js';
+import type { ResultClasses } from './result-classes.js';
+import { unmark } from './unmarking.js';
+
+/**
+ * JSON that keeps apart what JSON mixes up: undefined, NaN, -0, bigint, Date, Buffer and typed arrays, Map, Set, and
+ * instances of registered classes, at any depth. Other instances become plain objects, through their `toJSON` if they have one.
+ *
+ * @throws {UnstorableError} functions, symbols, promises, streams and circular values have no text
+ */
+export function toTypedJson(value: unknown, options: MarkingOptions = {}): string {
+  return JSON.stringify(markedJson(value, options));
+}
+
+export function fromTypedJson(text: string, classes: ResultClasses = {}): unknown {
+  return unmark(JSON.parse(text) as Json, classes);
+}
