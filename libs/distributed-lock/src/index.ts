@@ -18,8 +18,11 @@ export {
   OutsideTransactionError,
   SelfDeadlockError,
   ShuttingDownError,
+  StaleTokenError,
   StoreUnavailableError,
   systemClock,
+  TokenInvalidError,
+  TokenRequiredError,
   UnfencedWriteError,
   type Busy,
   type Claim,
@@ -27,6 +30,7 @@ export {
   type Doubt,
   type Fence,
   type Grant,
+  type HandedOverToken,
   type Instant,
   type KeyInput,
   type KeyPart,
@@ -55,6 +59,8 @@ export {
   type RenewalAnswer,
   type StoreName,
   type Timer,
+  type TokenInQuestion,
+  type TokenOrigin,
 } from './core/index.js';
 export {
   currentAttempt,
@@ -94,14 +100,18 @@ export {
   type StoredResult,
 } from './idempotency/index.js';
 export {
+  AcceptFencingToken,
   CurrentLease,
   DistributedLockModule,
+  fencingHeaders,
   LockContext,
   Locked,
   LockEvents,
   LockExceptionFilter,
   LockHttpException,
   toHttpException,
+  type AcceptFencingTokenOptions,
+  type AcceptingDecorator,
   type AsyncLockOptions,
   type BusyLock,
   type DistributedLockOptions,
@@ -116,6 +126,7 @@ export {
   type ResultKind,
   type StaticLockOptions,
   type StoreSource,
+  type TokenSource,
 } from './nest/index.js';
 export {
   memoryIdempotencyStore,

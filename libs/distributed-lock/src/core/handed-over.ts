@@ -1,7 +1,7 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 
 import { contextLeases, requireLease } from './context.js';
-import { FencedOutError, LockConfigInvalidError } from './errors.js';
+import { FencedOutError, LockConfigInvalidError, type Outcome } from './errors.js';
 
 /**
  * The token of a hold that belongs to somebody else, who has asked for the work that shows it. Whose it is, and whether
@@ -41,7 +41,7 @@ export interface OpenHandOver {
  * @throws {FencedOutError} the work around it shows another token for one of the keys
  */
 export function beginHandOver(tokens: readonly HandedOverToken[]): OpenHandOver {
-  for (const one of tokens) requireAgreement(one, handedOverToken(one.key));
+  for (const one of tokens) requireAgreement(one, handedOverToken(one.key), 'not-started');
   const handOver = new HandOver(tokens, living(storage.getStore()));
   return {
     run: (work) => storage.run(handOver, work),
@@ -96,12 +96,16 @@ export function requireToken(key?: string): HandedOverToken {
 }
 
 /** @throws {FencedOutError} two tokens for one key: one of them is stale, and nobody here knows which */
-function requireAgreement({ key, token }: HandedOverToken, other: HandedOverToken | undefined): void {
+function requireAgreement(
+  { key, token }: HandedOverToken,
+  other: HandedOverToken | undefined,
+  outcome?: Outcome,
+): void {
   if (!other || other.token === token) return;
   throw new FencedOutError(
     `Two tokens for "${key}" meet here, ${token} and ${other.token}: one of the two calls is stale. Nothing was sent and ` +
       'nothing was written; stop here and read the data again.',
-    { key },
+    { key, outcome },
   );
 }
 

@@ -1,5 +1,8 @@
+export { AcceptFencingToken, type AcceptingDecorator } from './accept-fencing-token.decorator.js';
+export type { AcceptFencingTokenOptions, TokenSource } from './accepting-site.js';
 export { CurrentLease } from './current-lease.decorator.js';
 export { DistributedLockModule } from './distributed-lock.module.js';
+export { fencingHeaders } from './fencing-token.js';
 export { LockContext, type HeldKey } from './lock-context.js';
 export { LockEvents } from './lock-events.js';
 export { LockExceptionFilter } from './lock-exception.filter.js';

@@ -3,11 +3,13 @@ import { Injectable } from '@nestjs/common';
 import {
   contextLeases,
   currentLease,
+  handedOverTokens,
   isLockKey,
   labelledKey,
   LockConfigInvalidError,
   matchKey,
   requireLease,
+  requireToken,
   type KeyInput,
   type KeyTemplate,
   type Lease,
@@ -15,6 +17,17 @@ import {
 
 /** A key as text or rendered, or a `lockKey()` template, which stands for the one held key that is made from it. */
 export type HeldKey = KeyInput | { readonly template: KeyTemplate };
+
+/** As text: the one that is held, or handed over, where a template was given. */
+export function heldKeyText(key: HeldKey | undefined): string | undefined {
+  if (key === undefined) return undefined;
+  if (!isLockKey(key) || key.template.placeholders.length === 0) return labelledKey(key as KeyInput).key;
+  const { template } = key;
+  const matching = new Set([...held(), ...handedOverTokens()].map((one) => one.key));
+  for (const text of matching) if (!matchKey(template, text)) matching.delete(text);
+  if (matching.size > 1) throw ambiguous(template, [...matching]);
+  return [...matching][0] ?? template.text;
+}
 
 /**
  * What the present call chain holds. It follows the chain and not the object, so it is right in singletons and in
@@ -27,23 +40,29 @@ export type HeldKey = KeyInput | { readonly template: KeyTemplate };
  */
 @Injectable()
 export class LockContext {
-  /** Undefined when nothing, or nothing on `key`, is held. */
+  /** Undefined when nothing, or nothing on `key`, is held here; a token that was handed over is no hold. */
   lease(key?: HeldKey): Lease | undefined {
-    return currentLease(textOf(key));
+    return currentLease(heldKeyText(key));
   }
 
   /**
-   * The fencing token of the only key that is held. Never undefined: a call without its token would not be fenced.
+   * The fencing token of the only key that is held, or whose token was handed over to this work (`@AcceptFencingToken`,
+   * `withExpectedLockToken`). Never undefined: a call without its token would not be fenced.
    *
-   * @throws {LockNotHeldError} nothing is held
+   * @throws {LockNotHeldError} there is none
+   * @throws {FencedOutError} the token that is held is not the one that was handed over
    */
   get token(): number {
-    return requireLease().token;
+    return requireToken().token;
   }
 
-  /** @throws {LockNotHeldError} `key` is not held */
+  /**
+   * As {@link token}, for one of several keys.
+   *
+   * @throws {LockNotHeldError} there is none for `key`
+   */
   tokenFor(key: HeldKey): number {
-    return requireLease(textOf(key)).token;
+    return requireToken(heldKeyText(key)).token;
   }
 
   /**
@@ -65,16 +84,6 @@ export class LockContext {
     if (leases.length === 0) requireLease();
     for (const lease of leases) lease.assertHeld();
   }
-}
-
-function textOf(key: HeldKey | undefined): string | undefined {
-  if (key === undefined) return undefined;
-  if (!isLockKey(key) || key.template.placeholders.length === 0) return labelledKey(key as KeyInput).key;
-  const { template } = key;
-  const matching = new Set(held().map((lease) => lease.key));
-  for (const text of matching) if (!matchKey(template, text)) matching.delete(text);
-  if (matching.size > 1) throw ambiguous(template, [...matching]);
-  return [...matching][0] ?? template.text;
 }
 
 function held(): readonly Lease[] {

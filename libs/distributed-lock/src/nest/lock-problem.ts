@@ -31,26 +31,45 @@ export class LockHttpException extends HttpException {
  * For catch-all filters: `const exception = toHttpException(error) ?? error`.
  *
  * Busy is 423 with `Retry-After`, a store that does not answer 503. Whenever it is unknown what the work did, the status
- * is 503 and never 4xx, which payment clients read as "not executed".
+ * is 503 and never 4xx, which payment clients read as "not executed". The one exception is the stale token of a
+ * `@AcceptFencingToken` route: 409 also when a write was refused half-way, because no second try can help its sender.
  *
  * @returns undefined for anything but an error of a lock
  */
 export function toHttpException(error: unknown): LockHttpException | undefined {
   if (!isLockError(error)) return undefined;
   const { code, outcome } = error;
-  const status = outcome === 'unknown' ? 503 : error.statusCode;
+  const status = outcome === 'unknown' && !isStaleToken(error) ? 503 : error.statusCode;
   const title = STATUS_CODES[status] ?? 'Error';
   const problem = {
     type: 'about:blank',
     title,
     status,
-    detail: detailOf(status, outcome),
+    detail: DETAILS[code]?.[outcome] ?? detailOf(status, outcome),
     code,
     outcome,
   } as const;
   const headers = { 'Content-Type': 'application/problem+json; charset=utf-8', ...retryAfter(error, status) };
   return new LockHttpException(problem, headers, error);
 }
+
+function isStaleToken({ code, statusCode }: LockError): boolean {
+  return code === 'FENCED_OUT' && statusCode === 409;
+}
+
+/** For those who send fencing tokens along. */
+const DETAILS: { readonly [C in LockErrorCode]?: { readonly [O in Outcome]?: string } } = {
+  FENCED_OUT: {
+    'not-started': 'A newer owner has taken over. Nothing was done; do not send this again.',
+    unknown:
+      'A newer owner has taken over, and a write of this request was refused. What it did before stands; do not send it again.',
+  },
+  FENCING_TOKEN_REQUIRED: { 'not-started': 'This request needs a Fencing-Token header. Nothing was done.' },
+  FENCING_TOKEN_INVALID: {
+    'not-started':
+      'The Fencing-Token of this request has to be one number, as a lock has given it out. Nothing was done.',
+  },
+};
 
 /** The error's own message is for the log: it names keys, and methods of the application. */
 function detailOf(status: number, outcome: Outcome): string {

@@ -5,10 +5,16 @@ import { classOf, readMethodSource, type MethodPlace } from './method-source.js'
 import { resultKindOf, type ResultKind } from './result-kind.js';
 import { LEASE_PARAMETERS, LOCKED_SITES } from './tokens.js';
 
-/** One `@Locked` on one method, as it stands in the source. Holds nothing that belongs to a call or an application. */
-export interface LockedSite extends MethodPlace {
+/** One of our decorators on one method. Holds nothing that belongs to a call or an application. */
+export interface MethodSite extends MethodPlace {
+  readonly decorator: '@Locked' | '@AcceptFencingToken';
   /** `BillingService.settle`, for messages. */
   readonly label: string;
+}
+
+/** One `@Locked` on one method, as it stands in the source. */
+export interface LockedSite extends MethodSite {
+  readonly decorator: '@Locked';
   readonly keyOf: KeyOf;
   readonly kind: ResultKind;
   readonly options: LockOptions;
@@ -17,14 +23,19 @@ export interface LockedSite extends MethodPlace {
   readonly leaseParameters: readonly number[];
 }
 
+export function isLocked(site: MethodSite): site is LockedSite {
+  return site.decorator === '@Locked';
+}
+
 /** @throws {LockConfigInvalidError} the template does not fit the method, or the method cannot be locked */
 export function lockedSite(place: MethodPlace, key: KeySource, options: LockedOptions): LockedSite {
   const label = labelOf(place.owner, place.name);
   const source = readMethodSource(place);
   return {
     ...place,
+    decorator: '@Locked',
     label,
-    keyOf: keyOfMethod(key, { label, parameters: source?.parameters }),
+    keyOf: keyOfMethod(key, { decorator: '@Locked', label, parameters: source?.parameters }),
     kind: options.returns ?? resultKindOf(place, source, label),
     options: lockOptionsOf(options),
     onBusy: options.onBusy ?? 'throw',
@@ -36,9 +47,9 @@ export function labelOf(owner: object, name: string | symbol): string {
   return `${classOf(owner).name}.${String(name)}`;
 }
 
-/** A site and the function that `@Locked` put in the place of the method. */
+/** A site and the function that the decorator put in the place of the method. */
 export interface PlacedSite {
-  readonly site: LockedSite;
+  readonly site: MethodSite;
   readonly wrapper: unknown;
 }
 

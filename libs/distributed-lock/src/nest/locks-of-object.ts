@@ -1,5 +1,5 @@
 import { LockConfigInvalidError, type LockService } from '../core/index.js';
-import type { LockedSite } from './locked-site.js';
+import type { MethodSite } from './locked-site.js';
 import { isStaticOwner } from './method-source.js';
 import { LOCKS_PROPERTY, STANDALONE_LOCKS } from './tokens.js';
 
@@ -61,7 +61,7 @@ export function serveStandalone(locks: LockService | undefined): void {
  *
  * @throws {LockConfigInvalidError} there is none, or more than one: the method does not run without its lock
  */
-export function locksFor(site: LockedSite, self: unknown): LockService {
+export function locksFor(site: MethodSite, self: unknown): LockService {
   const bound = isObject(self) ? (self as Bound)[LOCKS_PROPERTY] : undefined;
   if (bound && !(bound instanceof SharedBetween)) return bound;
   if (bound) return theLiveOne(site, bound);
@@ -71,7 +71,7 @@ export function locksFor(site: LockedSite, self: unknown): LockService {
   throw outsideNest(site);
 }
 
-function theLiveOne(site: LockedSite, { services }: SharedBetween): LockService {
+function theLiveOne(site: MethodSite, { services }: SharedBetween): LockService {
   const live = services.filter((locks) => !retired.has(locks));
   const [only = services.at(-1)] = live;
   if (only && live.length < 2) return only;
@@ -100,19 +100,19 @@ function isInstanceOf(self: unknown, owner: object): boolean {
   return self === owner || (isObject(self) && Object.prototype.isPrototypeOf.call(owner, self));
 }
 
-function unbound({ label, name }: LockedSite): LockConfigInvalidError {
+function unbound({ decorator, label, name }: MethodSite): LockConfigInvalidError {
   return new LockConfigInvalidError(
-    `${label} was called without its object, so its lock could not be taken, and it did not run. ` +
+    `${label} was called without its object, so ${decorator} could not do its part, and it did not run. ` +
       `Pass () => this.${String(name)}(…) instead of this.${String(name)}.`,
   );
 }
 
-function outsideNest({ label, owner }: LockedSite): LockConfigInvalidError {
+function outsideNest({ decorator, label, owner }: MethodSite): LockConfigInvalidError {
   const missing = isStaticOwner(owner)
     ? 'its class is no provider of a running Nest application. List the class under "providers"'
     : 'its object was made with "new" outside Nest, or calls it in its own constructor. Let Nest make the object, ' +
       'and call it after construction';
   return new LockConfigInvalidError(
-    `${label} is locked and there is no LockService for it: ${missing}; in a test, write LockTesting.install(). It did not run.`,
+    `${label} has ${decorator}, and there is no LockService for it: ${missing}; in a test, write LockTesting.install(). It did not run.`,
   );
 }

@@ -5,7 +5,9 @@ const parameters = ['id', 'invoice', null].map((name) => ({ name, rest: false })
 const rest = { name: 'others', rest: true };
 
 function keyOf(source: KeySource, args: readonly unknown[], known = parameters): string {
-  return labelledKey(keyOfMethod(source, { label: 'Billing.settle', parameters: known })(args)).key;
+  return labelledKey(
+    keyOfMethod(source, { decorator: '@Locked', label: 'Billing.settle', parameters: known })(args),
+  ).key;
 }
 
 describe('the key of a call', () => {
@@ -22,7 +24,11 @@ describe('the key of a call', () => {
 
   it('is made from a lockKey(), by the names of its placeholders', () => {
     expect(keyOf(lockKey('invoice:<id>'), ['42'])).toBe('invoice:42');
-    const labelled = keyOfMethod(lockKey('invoice:<id>'), { label: 'Billing.settle', parameters })(['42']);
+    const labelled = keyOfMethod(lockKey('invoice:<id>'), {
+      decorator: '@Locked',
+      label: 'Billing.settle',
+      parameters,
+    })(['42']);
     expect(labelled).toEqual({ key: 'invoice:42', template: 'invoice:<id>' });
   });
 
@@ -87,7 +93,7 @@ describe('the key of a call', () => {
   });
 
   it('refuses to guess when the source cannot be read, and still takes positions', () => {
-    const unread = { label: 'Billing.settle', parameters: undefined };
+    const unread = { decorator: '@Locked', label: 'Billing.settle', parameters: undefined };
     expect(() => keyOfMethod('<id>', unread)).toThrow(/cannot be read.*<0>/);
     expect(keyOfMethod('<0>', unread)(['x'])).toEqual({ key: 'x', template: '<0>' });
   });

@@ -17,6 +17,8 @@ export type KeyFunction = (...args: never[]) => string | LabelledKey;
 
 /** What a key is made for. `parameters` are unknown when the source of the method cannot be read. */
 export interface KeyedMethod {
+  /** `@Locked`, for messages. */
+  readonly decorator: string;
   /** `BillingService.settle` */
   readonly label: string;
   readonly parameters: readonly Parameter[] | undefined;
@@ -53,11 +55,11 @@ function isLabelled(key: unknown): key is LabelledKey {
   return typeof key === 'object' && key !== null && 'key' in key && 'template' in key;
 }
 
-function parseFor({ label }: KeyedMethod, text: string): KeyTemplate {
+function parseFor({ decorator, label }: KeyedMethod, text: string): KeyTemplate {
   try {
     return parseKeyTemplate(text);
   } catch (cause) {
-    throw new LockConfigInvalidError(`@Locked on ${label}: ${(cause as Error).message}`, { cause });
+    throw new LockConfigInvalidError(`${decorator} on ${label}: ${(cause as Error).message}`, { cause });
   }
 }
 
@@ -66,7 +68,7 @@ function argumentIndex({ path, source }: Placeholder, template: KeyTemplate, met
   const { parameters } = method;
   const refuse = (why: string): never => {
     throw new LockConfigInvalidError(
-      `@Locked on ${method.label}: "${template.text}" names <${source}>, ${why}`,
+      `${method.decorator} on ${method.label}: "${template.text}" names <${source}>, ${why}`,
     );
   };
   const index = /^\d+$/.test(head) ? Number(head) : (parameters ?? []).findIndex(({ name }) => name === head);

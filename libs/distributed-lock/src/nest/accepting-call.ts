@@ -1,0 +1,114 @@
+import { isObservable, Observable } from 'rxjs';
+
+import {
+  beginHandOver,
+  hasCode,
+  labelledKey,
+  LockConfigInvalidError,
+  StaleTokenError,
+  TokenRequiredError,
+  type HandedOverToken,
+  type LockError,
+  type OpenHandOver,
+} from '../core/index.js';
+import type { AcceptingSite } from './accepting-site.js';
+import { Arrival, FENCING_TOKEN_HEADER, readToken } from './fencing-token.js';
+import { locksFor } from './locks-of-object.js';
+
+/** One call of a handler that takes a token. */
+export class AcceptingCall {
+  readonly #args: readonly unknown[];
+  readonly #arrival: Arrival | undefined;
+
+  constructor(
+    private readonly site: AcceptingSite,
+    private readonly self: unknown,
+    args: readonly unknown[],
+  ) {
+    const last = args[site.arrivalIndex];
+    this.#arrival = last instanceof Arrival ? last : undefined;
+    this.#args = this.#arrival ? args.slice(0, site.arrivalIndex) : args;
+  }
+
+  /** Runs the handler once the fences know its token; what it comes to may be a stream, which then shows it as well. */
+  async run(): Promise<unknown> {
+    const locks = locksFor(this.site, this.self);
+    const token = this.#token();
+    if (token === undefined) return this.#invoke();
+    const handedOver = { key: labelledKey(this.site.keyOf(this.#args)).key, token };
+    await locks.acceptToken(handedOver, this.site.store);
+    return showing(handedOver, beginHandOver([handedOver]), () => this.#invoke());
+  }
+
+  /** Undefined when none came, and none has to. */
+  #token(): number | undefined {
+    const { label, required } = this.site;
+    const given = this.#given();
+    if (given !== undefined && given !== null) return readToken(given, label);
+    if (!required) return undefined;
+    throw new TokenRequiredError(
+      `${label} was called without a fencing token, and did not run. Send the token of the hold with the call: the header ` +
+        `${FENCING_TOKEN_HEADER} from fencingHeaders(), or what its option "from" reads.`,
+    );
+  }
+
+  #given(): unknown {
+    const { from, label } = this.site;
+    if (from) return from(...(this.#args as never[]));
+    if (!this.#arrival || this.#arrival.by === 'http') return this.#arrival?.header;
+    throw new LockConfigInvalidError(
+      `${label} takes its fencing token from a header of HTTP, and was called by "${this.#arrival.by}". It did not run; ` +
+        'say where the token is: @AcceptFencingToken(key, { from: (data) => data.fencingToken }).',
+    );
+  }
+
+  #invoke(): unknown {
+    return this.site.method.apply(this.self, this.#args as never[]);
+  }
+}
+
+async function showing(
+  token: HandedOverToken,
+  handOver: OpenHandOver,
+  work: () => unknown,
+): Promise<unknown> {
+  try {
+    const result = await handOver.run(work);
+    if (isObservable(result)) return streamed(token, handOver, result);
+    handOver.end();
+    return result;
+  } catch (error) {
+    handOver.end();
+    throw explained(token, error);
+  }
+}
+
+function streamed(
+  token: HandedOverToken,
+  handOver: OpenHandOver,
+  source: Observable<unknown>,
+): Observable<unknown> {
+  return new Observable((subscriber) => {
+    subscriber.add(() => handOver.end());
+    const inner = handOver.run(() =>
+      source.subscribe({
+        next: (value) => subscriber.next(value),
+        error: (error: unknown) => subscriber.error(explained(token, error)),
+        complete: () => subscriber.complete(),
+      }),
+    );
+    subscriber.add(inner);
+  });
+}
+
+/** A write that was refused under the token of the sender is the sender's affair, not a failure of this service. */
+function explained({ key, token }: HandedOverToken, error: unknown): unknown {
+  if (!hasCode(error, 'FENCED_OUT') || error instanceof StaleTokenError) return error;
+  const { key: refused, store, outcome } = error as LockError;
+  if (refused !== key) return error;
+  return new StaleTokenError(
+    `A write under "${key}" was refused: token ${token}, with which this call came, is not the newest any more. What the ` +
+      'call did before stands; its sender has to stop.',
+    { key, store, outcome, cause: error },
+  );
+}
