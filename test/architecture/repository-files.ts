@@ -22,6 +22,14 @@ export function shippedSources(): SourceFile[] {
     .map((file) => read(file));
 }
 
+/** The files below a folder of the repository, by their paths from its top. */
+export function pathsBelow(folder: string): string[] {
+  const top = join(REPOSITORY, folder);
+  return filesBelow(top)
+    .map((file) => relative(REPOSITORY, file))
+    .filter((path) => !path.split('/').some((name) => NOT_OURS.has(name)));
+}
+
 const NOT_OURS = new Set(['node_modules', 'dist', 'coverage', '.git', '.cache']);
 
 /** The names of all folders of ours. */

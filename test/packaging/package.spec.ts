@@ -2,10 +2,12 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { minifiedApplication } from './minified-application.js';
 import { packLibrary, type PackedLibrary } from './packed-library.js';
+import { readmeModule } from './readme-code.js';
 
 const NAME = 'nestjs-distributed-lock';
 const ENTRY_POINTS = [NAME, `${NAME}/redis`, `${NAME}/typeorm`, `${NAME}/testing`];
 const COMPILE_AND_PACK_MS = 300_000;
+const COMPILE_MS = 120_000;
 
 describe('the published package', () => {
   let library: PackedLibrary;
@@ -120,6 +122,14 @@ describe('the published package', () => {
     `);
     expect(output).toMatch(/^(ERR_)?MODULE_NOT_FOUND true\n$/);
   });
+
+  it.each(['module', 'commonjs'] as const)(
+    'has types under which the code of the README compiles, in a project of type %s',
+    (type) => {
+      expect(library.project().compile(readmeModule(), type)).toBe('');
+    },
+    COMPILE_MS,
+  );
 
   it('C024: refuses a template that names a parameter in a minified class, and says to use a position or a function', () => {
     const code = minifiedApplication(`'invoice:<invoiceId>'`);

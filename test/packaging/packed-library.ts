@@ -31,6 +31,8 @@ export interface Project {
   readonly folder: string;
   /** Runs `code` as an ES module of this project. */
   run(code: string): { readonly status: number | null; readonly output: string };
+  /** What the compiler says to TypeScript in this project, whose package.json has this `type`; empty when nothing. */
+  compile(code: string, type: 'module' | 'commonjs'): string;
 }
 
 /** Builds and packs a copy, so that whoever uses the repository's own dist meanwhile is not disturbed. */
@@ -72,7 +74,11 @@ function createProject(library: string, folder: string, without: readonly string
   const modules = join(folder, 'node_modules');
   cpSync(library, join(modules, NAME), { recursive: true });
   for (const name of installedPackages()) if (name !== NAME && !without.includes(name)) link(modules, name);
-  return { folder, run: (code) => runModule(folder, code) };
+  return {
+    folder,
+    run: (code) => runModule(folder, code),
+    compile: (code, type) => compileModule(folder, code, type),
+  };
 }
 
 function installedPackages(): string[] {
@@ -95,6 +101,28 @@ function runModule(folder: string, code: string): { status: number | null; outpu
   writeFileSync(file, code);
   const ended = spawnSync(process.execPath, [file], { cwd: folder, encoding: 'utf8' });
   return { status: ended.status, output: ended.stdout + ended.stderr };
+}
+
+/** Strict, but for fields without initialisers, which entities have. */
+const COMPILER_OPTIONS = {
+  noEmit: true,
+  strict: true,
+  strictPropertyInitialization: false,
+  experimentalDecorators: true,
+  emitDecoratorMetadata: true,
+  module: 'nodenext',
+  target: 'es2022',
+  types: ['node'],
+  skipLibCheck: true, // takes longer than all the rest
+};
+
+function compileModule(folder: string, code: string, type: string): string {
+  const settings = { compilerOptions: COMPILER_OPTIONS, files: ['main.ts'] };
+  writeFileSync(join(folder, 'package.json'), JSON.stringify({ type }));
+  writeFileSync(join(folder, 'tsconfig.json'), JSON.stringify(settings));
+  writeFileSync(join(folder, 'main.ts'), code);
+  const compiler = join(REPOSITORY, 'node_modules/typescript/bin/tsc');
+  return spawnSync(process.execPath, [compiler], { cwd: folder, encoding: 'utf8' }).stdout;
 }
 
 function npm(args: readonly string[], cwd: string): string {
