@@ -8,7 +8,7 @@ export interface FencedJunction {
   /** The side with `@JoinTable()` if it is fenced, else the other one. */
   readonly owner: FencedEntity;
   /** The id of the owner's row that a junction row belongs to. */
-  ownerIdOf(junctionRow: ObjectLiteral): ObjectLiteral;
+  readonly ownerIdOf: (junctionRow: ObjectLiteral) => ObjectLiteral;
 }
 
 export function fencedJunctionsOf(

@@ -33,6 +33,8 @@ export interface WriteGuardParts {
 /** Hooks that need not wait return at once: TypeORM then builds its statement in the same turn. */
 type Pending = Promise<void> | undefined;
 
+const ORPHANS = 'orphan removal';
+
 /** Puts the guard into every write of one entity that TypeORM announces. */
 export class WriteGuard implements EntitySubscriberInterface {
   constructor(
@@ -143,7 +145,7 @@ export class WriteGuard implements EntitySubscriberInterface {
     if (!row && !entityId && currentFencedCall())
       return this.parts.admission.admit(this.entity, this.#proofsOf(null), queryRunner);
     const operation = currentOperation();
-    if (!row || !operation) return this.#withoutRow(entityId ? 'orphan removal' : statement, method);
+    if (!row || !operation) return this.#withoutRow(entityId ? ORPHANS : statement, method);
     // TypeORM reads the row before, but not its relations.
     const key = (databaseEntity && this.entity.keyOf(databaseEntity)) ?? this.entity.keyOf(row);
     const attempt = { entity: this.entity, path: method, key };
@@ -168,10 +170,9 @@ export class WriteGuard implements EntitySubscriberInterface {
 
   #withoutRow(path: string, method: string): undefined {
     if (this.entity.unfencedWrites !== 'refuse') return;
-    throw this.parts.refusals.unguarded(
-      { entity: this.entity, path },
-      `Load the rows under their lock and call ${method} with them.`,
-    );
+    const load = `oad the rows under their lock and call ${method} with them.`;
+    const advice = path === ORPHANS ? `L${load}` : `Use fenced(repository).${path}, or l${load}`;
+    throw this.parts.refusals.unguarded({ entity: this.entity, path }, advice);
   }
 }
 
