@@ -1,2 +1,3 @@
 export type { RedisClient } from './redis-client.js';
+export { redisIdempotencyStore, type RedisIdempotencyStoreOptions } from './redis-idempotency-store.js';
 export { redisStore, type RedisStoreOptions } from './redis-store.js';

@@ -69,6 +69,6 @@ export const RELEASE = script(`
   return 'released'
 `);
 
-function script(text: string): RedisScript {
+export function script(text: string): RedisScript {
   return { text, sha1: createHash('sha1').update(text).digest('hex') };
 }

@@ -134,16 +134,20 @@ class RedisStore implements LockStore {
   }
 }
 
-function linkTo(url: string | undefined, client: RedisClient | undefined): RedisLink {
+export function linkTo(
+  url: string | undefined,
+  client: RedisClient | undefined,
+  factory = 'redisStore',
+): RedisLink {
   if ((url === undefined) === (client === undefined)) {
     throw new LockConfigInvalidError(
-      'redisStore() needs either a url or a client: redisStore({ url: "redis://…" }).',
+      `${factory}() needs either a url or a client: ${factory}({ url: "redis://…" }).`,
     );
   }
   if (client === undefined) return ownLink(url as string);
   if ('isCluster' in client && client.isCluster === true) {
     throw new LockConfigInvalidError(
-      'redisStore() does not support a Redis Cluster; pass a client of a single server.',
+      `${factory}() does not support a Redis Cluster; pass a client of a single server.`,
     );
   }
   return borrowedLink(client);

@@ -1,0 +1,27 @@
+import { messageOf, type RedisClient, type RedisLink } from './redis-client.js';
+import type { RedisScript } from './redis-scripts.js';
+
+/** Runs scripts by their digest; the text travels only while the server does not know it. */
+export class ScriptRunner {
+  /** Scripts that the server has seen from us; it forgets them when it restarts. */
+  readonly #loaded = new Set<RedisScript>();
+
+  constructor(private readonly link: RedisLink) {}
+
+  run(script: RedisScript, key: string, args: readonly string[], timeoutMs: number): Promise<unknown> {
+    return this.link.send(timeoutMs, (client) => this.#evaluate(client, script, [key, ...args]));
+  }
+
+  async #evaluate(client: RedisClient, script: RedisScript, input: string[]): Promise<unknown> {
+    if (this.#loaded.has(script)) {
+      try {
+        return await client.evalsha(script.sha1, 1, ...input);
+      } catch (error) {
+        if (!messageOf(error).startsWith('NOSCRIPT')) throw error;
+      }
+    }
+    const reply = await client.eval(script.text, 1, ...input);
+    this.#loaded.add(script);
+    return reply;
+  }
+}

@@ -1,0 +1,18 @@
+import { redisIdempotencyStore } from 'nestjs-distributed-lock/redis';
+
+import { describeWithServers, startRedis, type RedisServer } from '../servers/index.js';
+import { itKeepsTheContract } from './contract/index.js';
+
+describeWithServers(['redis'], 'the idempotency store on Redis', () => {
+  let server: RedisServer;
+
+  beforeAll(async () => {
+    server = await startRedis();
+  });
+  afterAll(() => server.stop());
+
+  itKeepsTheContract(() => ({
+    connect: () => Promise.resolve(redisIdempotencyStore({ url: server.url })),
+    purgesItself: true,
+  }));
+});
