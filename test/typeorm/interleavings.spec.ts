@@ -1,11 +1,8 @@
-import { EventEmitter } from 'node:events';
-
 import { memoryStore, type LockStore } from 'nestjs-distributed-lock';
-import { unfenced } from 'nestjs-distributed-lock/typeorm';
 
 import { describeOnEachDatabase } from './databases.js';
 import { Invoice, InvoiceLine } from './invoices.js';
-import { contents, elsewhere, empty, Owners, seed, withOwners, type Owner } from './owners.js';
+import { elsewhere, empty, Owners, seed, withOwners, type Owner } from './owners.js';
 
 describeOnEachDatabase('Two owners of one lock', (start, type) => {
   let owners: Owners;
@@ -128,81 +125,6 @@ describeOnEachDatabase('Two owners of one lock', (start, type) => {
     await expect(late).rejects.toMatchObject({ code: 'LEASE_LOST', value: 'all of it' });
     expect((await read()).paid).toBe(7);
     first.dataSource.subscribers.pop();
-  });
-
-  it('refuse what goes on after its call has ended, and name the lock it outlived (C123, C129)', async () => {
-    let slow: Promise<unknown> = Promise.resolve();
-    const call = first.locks.withLock(`invoice:${id}`, async () => {
-      slow = new Promise((resolve) => setTimeout(resolve, 50)).then(() =>
-        first.repository(Invoice).update({ id }, { paid: 5 }),
-      );
-      slow.catch(() => undefined);
-      await Promise.all([Promise.reject(new Error('failed fast')), slow]);
-    });
-    await expect(call).rejects.toThrow('failed fast');
-    const current = await owners.hold(second, `invoice:${id}`);
-    await expect(slow).rejects.toMatchObject({
-      code: 'LOCK_NOT_HELD',
-      message: expect.stringContaining(`Lock "invoice:${id}" has been released`) as string,
-    });
-    expect((await read()).paid).toBe(0);
-    await current.release();
-  });
-
-  it('let a handler that outlives its emitter take the lock anew, and write under its own token (C100)', async () => {
-    const emitter = new EventEmitter();
-    let handled: Promise<unknown> = Promise.resolve();
-    emitter.on('settled', () => {
-      handled = new Promise((resolve) => setTimeout(resolve, 30)).then(() =>
-        first.locks.withLock(`invoice:${id}`, (lease) => pay(first, 2).then(() => lease.token)),
-      );
-    });
-    const outer = await first.locks.withLock(`invoice:${id}`, async (lease) => {
-      await pay(first, 1);
-      emitter.emit('settled');
-      return lease.token;
-    });
-    expect(await handled).toBeGreaterThan(outer);
-    expect((await read()).paid).toBe(3);
-  });
-
-  it('find their own token in 200 parallel bodies, also behind emitters, timers and callbacks of drivers (C054)', async () => {
-    const ids = Array.from({ length: 200 }, (_, i) => `p${id}-${i}`);
-    await unfenced('rows', () => first.repository(Invoice).insert(ids.map((each) => ({ id: each }))));
-    const tokens = new Map<string, number>();
-    await Promise.all(
-      ids.map((each) =>
-        first.locks.withLock(`invoice:${each}`, { waitMs: 60_000 }, async (lease) => {
-          tokens.set(each, lease.token);
-          await new Promise((resolve) => setTimeout(resolve, Math.random() * 5));
-          await first.repository(Invoice).update({ id: each }, { status: each });
-        }),
-      ),
-    );
-    const rows = await first.repository(Invoice).createQueryBuilder('i').addSelect('i.lockToken').getMany();
-    for (const row of rows.filter((each) => tokens.has(each.id))) {
-      expect(row).toMatchObject({ status: row.id, lockToken: tokens.get(row.id) });
-    }
-    expect(tokens.size).toBe(200);
-  });
-
-  it('never nulls or deletes the children that were not loaded (C083)', async () => {
-    await unfenced('a second line', () =>
-      first.repository(InvoiceLine).insert({ invoice: { id }, text: 'second' }),
-    );
-    const before = await contents(first);
-    const save = first.locks.withLock(`invoice:${id}`, async () => {
-      const invoice = await first.repository(Invoice).findOneOrFail({
-        where: { id, lines: { text: 'second' } },
-        relations: { lines: true },
-      });
-      await first.repository(Invoice).save(Object.assign(invoice, { status: 'SETTLED' }));
-    });
-    await expect(save).rejects.toMatchObject({
-      code: 'UNFENCED_WRITE',
-      message: expect.stringContaining('orphan') as string,
-    });
-    expect(await contents(first)).toEqual(before);
   });
 
   it('wait for a successor whose fence is raised and not committed yet, and are refused then', async () => {

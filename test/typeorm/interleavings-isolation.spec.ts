@@ -1,0 +1,92 @@
+import { unfenced } from 'nestjs-distributed-lock/typeorm';
+
+import { describeOnEachDatabase, type TestDatabase } from './databases.js';
+import { orders, Stage, type Played, type WayOfWorking } from './interleavings-steps.js';
+import { Invoice } from './invoices.js';
+import { Owners, type Owner } from './owners.js';
+
+/** What is to be known of a database, to play on it. */
+interface Setting {
+  readonly levels: readonly WayOfWorking['isolation'][];
+  /** Those at which the database itself lets nobody overwrite what has changed since it was read in the same transaction. */
+  readonly safeInside: readonly WayOfWorking['isolation'][];
+  /** Counts the sessions that wait for a lock; null: only one transaction can be open, and whoever is slow may be waiting. */
+  readonly waiting: string | null;
+}
+
+const SETTINGS: Readonly<Record<TestDatabase['type'], Setting>> = {
+  sqlite: { levels: ['SERIALIZABLE'], safeInside: ['SERIALIZABLE'], waiting: null },
+  postgres: {
+    levels: ['READ COMMITTED', 'REPEATABLE READ', 'SERIALIZABLE'],
+    safeInside: ['REPEATABLE READ', 'SERIALIZABLE'],
+    waiting: 'SELECT count(DISTINCT pid) AS waiting FROM pg_locks WHERE NOT granted',
+  },
+  mariadb: {
+    levels: ['READ UNCOMMITTED', 'READ COMMITTED', 'REPEATABLE READ', 'SERIALIZABLE'],
+    safeInside: ['SERIALIZABLE'],
+    waiting: "SELECT count(*) AS waiting FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'",
+  },
+};
+const PLAYERS = 2;
+/** What a late owner may be told: that it is late, or that its snapshot is. */
+const REFUSALS = ['FENCED_OUT', '40001', 'ER_LOCK_DEADLOCK'];
+
+describeOnEachDatabase(
+  'All 35 interleavings of two owners that acquire, read, write and commit',
+  (start, type) => {
+    const setting = SETTINGS[type];
+    let owners: Owners;
+    let control: Owner;
+    let stage: Stage;
+    let lastId = 0;
+
+    beforeAll(async () => {
+      owners = await Owners.on(await start());
+      control = await owners.add();
+      stage = new Stage(owners, { A: await owners.add(), B: await owners.add() }, waiting);
+    });
+    afterAll(() => owners.stop());
+
+    async function waiting(): Promise<number> {
+      if (setting.waiting === null) return PLAYERS;
+      const [row] = await control.dataSource.query<{ waiting: unknown }[]>(setting.waiting);
+      return Number(row?.waiting);
+    }
+
+    async function playAll(way: WayOfWorking): Promise<(Played & { readonly order: string })[]> {
+      const played = [];
+      for (const order of orders()) {
+        const id = `${++lastId}`;
+        await unfenced('a row that is there', () => control.repository(Invoice).insert({ id, status: '' }));
+        played.push({ order, ...(await stage.play(order, way, id)) });
+      }
+      return played;
+    }
+
+    for (const isolation of setting.levels) {
+      for (const reads of ['inside', 'before'] as const) {
+        for (const begins of ['transaction()', 'fencedTransaction()'] as const) {
+          it(`leave the row of a serial run, at ${isolation}, read ${reads} ${begins}`, async () => {
+            const played = await playAll({ isolation, reads, begins, guards: true });
+            expect(played.filter(({ row, committed }) => row !== committed)).toEqual([]);
+            // The newest owner always gets through, and whoever was done before it.
+            expect(played.filter(({ committed }) => !committed.endsWith('B'))).toEqual([]);
+            expect(played[0]).toMatchObject({ order: 'AAAABBBB', row: 'AB' });
+            const said = played.flatMap(({ failures }) => failures);
+            expect(said.filter((code) => !REFUSALS.includes(code))).toEqual([]);
+            expect(said.length).toBeGreaterThan(10);
+          });
+        }
+
+        const safe = reads === 'inside' && setting.safeInside.includes(isolation);
+        const what = safe ? 'need no guards' : 'lose updates without guards';
+        it(`${what}, at ${isolation}, read ${reads} transaction()`, async () => {
+          const played = await playAll({ isolation, reads, begins: 'transaction()', guards: false });
+          const lost = played.filter(({ row, committed }) => row.length < committed.length);
+          if (safe) expect(lost).toEqual([]);
+          else expect(lost.length).toBeGreaterThan(5);
+        });
+      }
+    }
+  },
+);
