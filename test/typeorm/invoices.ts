@@ -16,24 +16,24 @@ import {
 import { FencedBy, LockTokenColumn } from 'nestjs-distributed-lock/typeorm';
 
 export class Address {
-  @Column({ type: 'text', default: '' })
+  @Column({ type: 'varchar', default: '' })
   city!: string;
 }
 
 /** Not fenced: what goes on as if there were no guards. */
 @Entity()
 export class Label {
-  @PrimaryColumn({ type: 'text' })
+  @PrimaryColumn({ type: 'varchar' })
   name!: string;
 }
 
 @Entity()
 @FencedBy('invoice:<id>')
 export class Invoice extends BaseEntity {
-  @PrimaryColumn({ type: 'text' })
+  @PrimaryColumn({ type: 'varchar' })
   id!: string;
 
-  @Column({ type: 'text', default: 'READY' })
+  @Column({ type: 'varchar', default: 'READY' })
   status!: string;
 
   @Column({ type: 'int', default: 0 })
@@ -69,7 +69,7 @@ export class InvoiceLine {
   @ManyToOne(() => Invoice, (invoice) => invoice.lines, { orphanedRowAction: 'delete' })
   invoice!: Relation<Invoice>;
 
-  @Column({ type: 'text' })
+  @Column({ type: 'varchar' })
   text!: string;
 
   @LockTokenColumn()

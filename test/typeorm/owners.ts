@@ -118,7 +118,8 @@ export class Owners {
 export async function contents({ dataSource }: Owner): Promise<Record<string, unknown[]>> {
   const tables = dataSource.entityMetadatas.map(({ tableName }) => tableName).sort();
   const rows: Record<string, unknown[]> = {};
-  for (const table of tables) rows[table] = await dataSource.query(`SELECT * FROM "${table}" ORDER BY 1`);
+  for (const table of tables)
+    rows[table] = await dataSource.query(`SELECT * FROM ${dataSource.driver.escape(table)} ORDER BY 1`);
   return rows;
 }
 

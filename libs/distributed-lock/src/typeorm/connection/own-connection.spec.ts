@@ -82,7 +82,7 @@ describe('openOwnConnection', () => {
     const refusal = openOwnConnection(other, { poolSize: 1 }).catch((error: unknown) => error);
     expect(hasCode(await refusal, 'LOCK_CONFIG_INVALID')).toBe(true);
     expect(String(await refusal)).toMatch(
-      /type "oracle" is not supported; use one of type "postgres" or "better-sqlite3"/,
+      /type "oracle" is not supported; use one of type "postgres", "mysql", "mariadb" or "better-sqlite3"/,
     );
     const inMemory = { options: { type: 'sqljs' } } as unknown as DataSource;
     await expect(openOwnConnection(inMemory, { poolSize: 1 })).rejects.toThrow(

@@ -1,2 +1,3 @@
-export { type FenceClaim, type FenceRow, FenceRows } from './fence-rows.js';
+export { type FenceRow, FenceRows } from './fence-rows.js';
+export type { FenceClaim } from './fence-statements.js';
 export { createFenceTable, fenceTable } from './fence-table.js';

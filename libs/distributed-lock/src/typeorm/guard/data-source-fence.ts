@@ -170,7 +170,7 @@ export class DataSourceFence implements Fence {
 }
 
 function isMissingTable(error: unknown): boolean {
-  return driverCode(error) === '42P01' || /no such table/.test(String(error));
+  return /^(?:42P01|ER_NO_SUCH_TABLE)$/.test(driverCode(error)) || /no such table/.test(String(error));
 }
 
 function tableMissing({ key, store }: KeyInQuestion, cause: unknown): LockConfigInvalidError {

@@ -1,9 +1,27 @@
 import { randomBytes } from 'node:crypto';
 
 import { matchKey } from '../../core/index.js';
-import { asBinaryText, type Dialect, storedKey, textLiteral } from '../sql/index.js';
+import { asBinaryText, type Dialect, driverCode, quoteName, storedKey, textLiteral } from '../sql/index.js';
 import type { ColumnMetadata, FencedEntity } from '../entities/index.js';
 import type { Proof } from './proof.js';
+
+/**
+ * A MySQL session whose sql_mode is not strict would turn NULL into 0, and cut a key short that is too long for its column.
+ * All its guarded writes fail instead: this overflows in every mode.
+ */
+const UNLESS_STRICT = "WHEN INSTR(@@sql_mode, 'STRICT_') = 0 THEN 18446744073709551615 + 1";
+const OVERFLOW = /18446744073709551615 \+ 1\b/;
+
+/** True when a guard of MySQL failed because its session is not strict. */
+export function isLaxSession(error: unknown): boolean {
+  return driverCode(error) === 'ER_DATA_OUT_OF_RANGE' && OVERFLOW.test(String(error));
+}
+
+const SHARE_LOCK: Readonly<Record<Dialect, string>> = {
+  postgres: ' FOR SHARE',
+  sqlite: '',
+  mysql: ' LOCK IN SHARE MODE',
+};
 
 /**
  * The values that guards give to the token column: the token while the database agrees, else NULL, which the column
@@ -24,19 +42,19 @@ export class GuardExpressions {
     const cases = proofs.map(
       (proof) => `WHEN ${this.#rowIs(entity, proof)} AND ${this.#fenceIs(proof)} THEN ${proof.token}`,
     );
-    return `${this.#mark('held')} CASE ${cases.join(' ')} END`;
+    return this.#case('held', cases.join(' '));
   }
 
   /** For a new row of the key that the proof is about. */
   forInsert(proof: Proof): string {
-    return `${this.#mark('held')} CASE WHEN ${this.#fenceIs(proof)} THEN ${proof.token} END`;
+    return this.#case('held', `WHEN ${this.#fenceIs(proof)} THEN ${proof.token}`);
   }
 
   /** For a new row that no lock protects: as long as its key was never locked. */
   forFreeInsert(qualifiedKeys: readonly string[]): string {
     const keys = qualifiedKeys.map((key) => this.#key(key)).join(', ');
-    const fences = `SELECT 1 FROM ${this.fenceTable} WHERE "key" IN (${keys})`;
-    return `${this.#mark('free')} CASE WHEN NOT EXISTS (${fences}) THEN 0 END`;
+    const fences = `SELECT 1 FROM ${this.fenceTable} WHERE ${this.#name('key')} IN (${keys})`;
+    return this.#case('free', `WHEN NOT EXISTS (${fences}) THEN 0`);
   }
 
   /** For a new row whose key the database makes. */
@@ -53,23 +71,30 @@ export class GuardExpressions {
   #rowIs({ template, keyColumns, tokenColumn }: FencedEntity, { key, token }: Proof): string {
     const values = matchKey(template, key) ?? [];
     const parts = values.map((value, i) => this.#columnIs(keyColumns[i] as ColumnMetadata, value));
-    return [...parts, `"${tokenColumn.databaseName}" <= ${token}`].join(' AND ');
+    return [...parts, `${this.#name(tokenColumn.databaseName)} <= ${token}`].join(' AND ');
   }
 
   #columnIs(column: ColumnMetadata, value: string): string {
-    const stored = this.dialect === 'sqlite' && isBoolean(column) ? String(Number(value === 'true')) : value;
-    const name = `"${column.databaseName.replaceAll('"', '""')}"`;
-    return `${asBinaryText(this.dialect, name)} = ${textLiteral(this.dialect, stored)}`;
+    const isNumber = this.dialect !== 'postgres' && isBoolean(column);
+    const stored = isNumber ? String(Number(value === 'true')) : value;
+    return `${asBinaryText(this.dialect, this.#name(column.databaseName))} = ${textLiteral(this.dialect, stored)}`;
   }
 
   /** The share lock waits for a raise that is not committed yet; a plain read would pass before it. */
   #fenceIs({ qualifiedKey, token, ownerId }: Proof): string {
-    const owner = ownerId === null ? '' : ` AND "owner_id" = ${textLiteral(this.dialect, ownerId)}`;
-    const share = this.dialect === 'postgres' ? ' FOR SHARE' : '';
-    return (
-      `(SELECT "token" = ${token}${owner} FROM ${this.fenceTable} ` +
-      `WHERE "key" = ${this.#key(qualifiedKey)}${share})`
-    );
+    const isOwner = `${this.#name('owner_id')} = ${textLiteral(this.dialect, ownerId ?? '')}`;
+    const isMine = `${this.#name('token')} = ${token}${ownerId === null ? '' : ` AND ${isOwner}`}`;
+    const isKey = `${this.#name('key')} = ${this.#key(qualifiedKey)}`;
+    return `(SELECT ${isMine} FROM ${this.fenceTable} WHERE ${isKey}${SHARE_LOCK[this.dialect]})`;
+  }
+
+  #case(kind: 'held' | 'free', cases: string): string {
+    const unlessStrict = this.dialect === 'mysql' ? `${UNLESS_STRICT} ` : '';
+    return `${this.#mark(kind)} CASE ${unlessStrict}${cases} END`;
+  }
+
+  #name(name: string): string {
+    return quoteName(this.dialect, name);
   }
 
   #key(qualifiedKey: string): string {

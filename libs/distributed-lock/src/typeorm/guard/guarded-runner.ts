@@ -1,9 +1,9 @@
 import type { QueryRunner } from 'typeorm';
 
 import { FencedOutError } from '../../core/index.js';
-import type { FencedEntity } from '../entities/index.js';
-import type { GuardExpressions } from './guard-expression.js';
+import { type GuardExpressions, isLaxSession } from './guard-expression.js';
 import { override } from './override.js';
+import { isAboutToken, isRefusedNull } from './refused-null.js';
 import type { Proofs } from './proofs.js';
 import type { Refusals } from './refusals.js';
 import type { SqliteConnection } from '../connection/index.js';
@@ -103,34 +103,13 @@ export class RunnerGuard {
   #explained(sql: string, error: unknown): unknown {
     const { net, expressions, statements, refusals, proofs } = this.parts;
     const isRaised = statements.isRefusal(error);
-    if (!isRaised && !isRefusedNull(error)) return error;
+    if (!isRaised && !isRefusedNull(error) && !isLaxSession(error)) return error;
     const entity = net.guardedEntity(sql);
-    if (!entity || !(isRaised || isAboutToken(entity, error))) return error;
+    if (!entity) return error;
+    if (isLaxSession(error)) return refusals.laxSession(entity, error);
+    if (!isRaised && !isAboutToken(entity, error)) return error;
     return expressions.markIn(sql) === 'free'
       ? refusals.keyWasLocked(entity, error)
       : refusals.byDatabase(entity, proofs.shown(entity), error);
   }
-}
-
-/** What the drivers tell of a value that a NOT NULL column refused. */
-interface RefusedNull {
-  readonly code: '23502' | 'SQLITE_CONSTRAINT_NOTNULL';
-  readonly message: string;
-  readonly table?: string;
-  readonly column?: string;
-}
-
-function isRefusedNull(error: unknown): error is { readonly driverError: RefusedNull } {
-  const { driverError } = (error ?? {}) as { driverError?: { code?: unknown } };
-  return driverError?.code === '23502' || driverError?.code === 'SQLITE_CONSTRAINT_NOTNULL';
-}
-
-function isAboutToken({ metadata, tokenColumn }: FencedEntity, error: unknown): boolean {
-  if (!isRefusedNull(error)) return false;
-  const { driverError } = error;
-  const { databaseName } = tokenColumn;
-  if (driverError.code === '23502') {
-    return driverError.table === metadata.tableName && driverError.column === databaseName;
-  }
-  return driverError.message.endsWith(`: ${metadata.tableName}.${databaseName}`);
 }

@@ -6,6 +6,12 @@ import type { Dialect } from '../sql/index.js';
  * @param column of that row: what depends on no row, a database may evaluate ahead of all
  */
 export function raising(dialect: Dialect, message: string, column: string): string {
-  const text = `'${message} ' || ${column}`;
-  return dialect === 'postgres' ? `CAST(${text} AS bigint)` : `json_extract('{}', ${text})`;
+  switch (dialect) {
+    case 'postgres':
+      return `CAST('${message} ' || ${column} AS bigint)`;
+    case 'sqlite':
+      return `json_extract('{}', '${message} ' || ${column})`;
+    case 'mysql': // the message shows the expression that overflowed
+      return `18446744073709551615 + CHAR_LENGTH(CONCAT('${message} ', ${column}))`;
+  }
 }

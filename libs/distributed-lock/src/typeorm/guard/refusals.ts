@@ -1,4 +1,9 @@
-import { FencedOutError, UnfencedWriteError, type LockService } from '../../core/index.js';
+import {
+  FencedOutError,
+  LockConfigInvalidError,
+  UnfencedWriteError,
+  type LockService,
+} from '../../core/index.js';
 import type { FencedEntity } from '../entities/index.js';
 import type { Proof } from './proof.js';
 
@@ -74,6 +79,15 @@ export class Refusals {
         'reached a row that the lock does not protect. It changed nothing, and its transaction will not commit; ' +
         'stop here and read the data again.',
       { key: proofs[0]?.key, store: proofs[0]?.lease?.store, cause },
+    );
+  }
+
+  /** The guard found that this session of MySQL corrects bad values rather than refusing them. */
+  laxSession({ name }: FencedEntity, cause: unknown): LockConfigInvalidError {
+    return new LockConfigInvalidError(
+      `A write to ${name} was refused: the sql_mode of this session is not strict, so the database would correct values that ` +
+        'it has to refuse, and a stale write with them. It changed nothing; leave STRICT_TRANS_TABLES in sql_mode.',
+      { cause },
     );
   }
 

@@ -1,5 +1,6 @@
 import type { DataSource, ObjectLiteral, QueryRunner } from 'typeorm';
 
+import { rowsMatched } from '../sql/index.js';
 import type { FencedEntity } from '../entities/index.js';
 import type { GuardExpressions } from './guard-expression.js';
 import type { Stamp } from './operations.js';
@@ -74,9 +75,9 @@ export class RowStamps {
       parameters.push(value);
       return this.driver.createParameter('key', i);
     });
-    const { affected } = await runner.query(sql, parameters, true);
-    if (affected === undefined) throw new Error('This driver does not say how many rows a statement wrote.');
-    return affected === 1;
+    const found = rowsMatched(await runner.query(sql, parameters, true));
+    if (found === undefined) throw new Error('This driver does not say how many rows a statement wrote.');
+    return found === 1;
   }
 
   #statement(

@@ -124,7 +124,7 @@ export class StatementNet {
     return {
       entity,
       path: tablePath,
-      names: this.dialect === 'sqlite' ? names.map((name) => name.toLowerCase()) : names,
+      names: this.dialect === 'postgres' ? names : names.map((name) => name.toLowerCase()),
     };
   }
 }

@@ -6,6 +6,7 @@ import type { Dialect } from '../sql/index.js';
 const NOW_MICROS: Readonly<Record<Dialect, string>> = {
   postgres: 'floor(extract(epoch FROM clock_timestamp()) * 1000000)',
   sqlite: "CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER) * 1000",
+  mysql: "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))",
 };
 
 /** Microseconds since 1970 by the clock of the database: no clock of a client judges a token. */

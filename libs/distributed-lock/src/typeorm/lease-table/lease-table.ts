@@ -4,6 +4,7 @@ import { LockConfigInvalidError } from '../../core/index.js';
 import { createOnce, openOwnConnection } from '../connection/index.js';
 import { dialectOf } from '../sql/index.js';
 import type { LeaseStatements } from './lease-statements.js';
+import { mysqlStatements } from './mysql-statements.js';
 import { postgresStatements } from './postgres-statements.js';
 import { sqliteStatements } from './sqlite-statements.js';
 
@@ -35,7 +36,9 @@ export function leaseStatements(dataSource: DataSource, table: string): LeaseSta
         'e.g. "lock_lease". Its schema is that of the DataSource.',
     );
   }
-  if (dialectOf(dataSource) === 'sqlite') return sqliteStatements(`"${table}"`);
+  const dialect = dialectOf(dataSource);
+  if (dialect === 'sqlite') return sqliteStatements(`"${table}"`);
+  if (dialect === 'mysql') return mysqlStatements(table);
   const { schema } = dataSource.options as { readonly schema?: string };
   return postgresStatements(
     schema === undefined ? `"${table}"` : `"${schema.replaceAll('"', '""')}"."${table}"`,

@@ -21,7 +21,7 @@ export interface TypeOrmStoreOptions {
   readonly dataSource: DataSource;
   /** The table made by `createLockTables(dataSource)`. Default `lock_lease`. */
   readonly table?: string;
-  /** The most connections of the store's own to PostgreSQL, in this process. Default 4. */
+  /** The most connections of the store's own to a database server, in this process. Default 4. */
   readonly poolSize?: number;
 }
 
@@ -31,7 +31,8 @@ const MIN_TTL_MS = 20;
 const BOOT_TIMEOUT_MS = 5_000;
 
 /**
- * Locks in a table of the application's own database: PostgreSQL, or a SQLite file that all processes of one machine share.
+ * Locks in a table of the application's own database: PostgreSQL, MariaDB, MySQL, or a SQLite file that all processes of one
+ * machine share.
  *
  * Statements run on connections of the store's own and commit by themselves, so they take nothing from the application's
  * pool and survive the rollback of its transactions. Only the database's clock counts. A row stays for every key that was
@@ -124,7 +125,10 @@ class TypeOrmStore implements LockStore {
 
   /** What the database has against the table; it may also not have answered at all. */
   #complaintOf(error: unknown): string {
-    const refused = /^(?:42|3F)...$|^SQLITE_ERROR$/.test(driverCode(error));
+    const refused =
+      /^(?:42|3F)...$|^SQLITE_ERROR$|^ER_(?:NO_SUCH_TABLE|BAD_FIELD_ERROR|NO_DB_ERROR|\w+ACCESS_DENIED_ERROR)$/.test(
+        driverCode(error),
+      );
     if (refused) return (error as Error).message;
     throw new StoreUnavailableError(
       `The database of the lease table "${this.table}" gave no answer. Nothing was locked; check that it runs and can be reached.`,

@@ -1,9 +1,14 @@
 import { LockConfigInvalidError } from '../../core/index.js';
 
-/** The databases whose SQL this package speaks. */
-export type Dialect = 'postgres' | 'sqlite';
+/** The databases whose SQL this package speaks; `mysql` stands for MariaDB as well. */
+export type Dialect = 'postgres' | 'sqlite' | 'mysql';
 
-const DIALECTS: Readonly<Record<string, Dialect>> = { postgres: 'postgres', 'better-sqlite3': 'sqlite' };
+const DIALECTS: Readonly<Record<string, Dialect>> = {
+  postgres: 'postgres',
+  'better-sqlite3': 'sqlite',
+  mysql: 'mysql',
+  mariadb: 'mysql',
+};
 
 /**
  * The dialect of a DataSource.
@@ -17,6 +22,6 @@ export function dialectOf({ options }: { readonly options: { readonly type: stri
     options.type === 'sqljs'
       ? 'keeps its database in the memory of one connection, so locks on a second one would see another database; ' +
         'use a file with type "better-sqlite3"'
-      : 'is not supported; use one of type "postgres" or "better-sqlite3"';
+      : 'is not supported; use one of type "postgres", "mysql", "mariadb" or "better-sqlite3"';
   throw new LockConfigInvalidError(`A DataSource of type "${options.type}" ${why}.`);
 }

@@ -1,5 +1,7 @@
 export { type Dialect, dialectOf } from './dialect.js';
-export { asBinaryText, quoteIdentifier, textLiteral } from './sql-text.js';
-export { type SqlWrite, type WriteVerb, writesOf } from './sql-writes.js';
+export { rowsMatched } from './rows-matched.js';
+export { asBinaryText, quoteIdentifier, quoteName, textLiteral } from './sql-text.js';
+export type { SqlWrite, WriteVerb } from './sql-write.js';
+export { writesOf } from './sql-writes.js';
 export { storedKey } from './stored-key.js';
-export { driverCode, retryTransient } from './transient.js';
+export { driverCode, isSerializationFailure, retryTransient } from './transient.js';

@@ -1,4 +1,5 @@
 import type { Dialect } from './dialect.js';
+import { after, endOfEscaped, endOfQuoted, matchAt, unquoted } from './quoted-text.js';
 
 /** A piece of SQL that means something; comments and white space are left out. */
 export interface Token {
@@ -8,16 +9,19 @@ export interface Token {
   readonly text: string;
 }
 
+/** MySQL has a scanner of its own. */
+type ScannedDialect = Exclude<Dialect, 'mysql'>;
+
 const SPACE = /\s+/y;
 const WORD = /[\p{L}_][\p{L}\p{N}_$]*/uy;
 const DOLLAR_QUOTE = /\$(?:[\p{L}_][\p{L}\p{N}_]*)?\$/uy;
-const NAME_QUOTES: Readonly<Record<Dialect, Readonly<Record<string, string>>>> = {
+const NAME_QUOTES: Readonly<Record<ScannedDialect, Readonly<Record<string, string>>>> = {
   postgres: { '"': '"' },
   sqlite: { '"': '"', '`': '`', '[': ']' },
 };
 
 /** Takes SQL apart, once from left to right. Something that is never closed reaches to the end. */
-export function* scan(dialect: Dialect, sql: string): Generator<Token> {
+export function* scan(dialect: ScannedDialect, sql: string): Generator<Token> {
   let at = 0;
   const through = (end: number): string => {
     const start = at;
@@ -36,40 +40,13 @@ export function* scan(dialect: Dialect, sql: string): Generator<Token> {
     else if (nameQuote)
       yield { kind: 'name', text: unquoted(through(endOfQuoted(sql, at, nameQuote)), nameQuote) };
     else if (dialect === 'postgres' && /^e$/i.test(word) && sql[at + 1] === "'")
-      yield { kind: 'text', text: through(endOfEscaped(sql, at + 1)) };
+      yield { kind: 'text', text: through(endOfEscaped(sql, at + 1, "'")) };
     else if (word) yield { kind: 'word', text: through(at + word.length) };
     else if (dollar) {
       const body = through(after(sql, dollar, at + dollar.length));
       yield { kind: 'text', text: body.slice(dollar.length).replace(dollar, '') };
     } else yield { kind: 'sign', text: through(at + 1) };
   }
-}
-
-function matchAt(pattern: RegExp, sql: string, at: number): string {
-  pattern.lastIndex = at;
-  return pattern.exec(sql)?.[0] ?? '';
-}
-
-function after(sql: string, end: string, from: number): number {
-  const found = sql.indexOf(end, from);
-  return found < 0 ? sql.length : found + end.length;
-}
-
-/** A doubled quote inside stands for itself. */
-function endOfQuoted(sql: string, start: number, quote: string): number {
-  let end = after(sql, quote, start + 1);
-  while (sql[end] === quote) end = after(sql, quote, end + 1);
-  return end;
-}
-
-/** In E'…' a backslash takes the next character with it. */
-function endOfEscaped(sql: string, start: number): number {
-  for (let at = start + 1; at < sql.length; at += 1) {
-    if (sql[at] === '\\') at += 1;
-    else if (sql[at] === "'" && sql[at + 1] === "'") at += 1;
-    else if (sql[at] === "'") return at + 1;
-  }
-  return sql.length;
 }
 
 /** PostgreSQL nests comments, SQLite does not. */
@@ -85,8 +62,4 @@ function endOfComment(sql: string, start: number, nests: boolean): number {
     end = after(sql, '*/', inner);
   }
   return end;
-}
-
-function unquoted(quoted: string, quote: string): string {
-  return quoted.slice(1, quoted.endsWith(quote) ? -1 : undefined).replaceAll(quote + quote, quote);
 }

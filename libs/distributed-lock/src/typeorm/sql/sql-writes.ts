@@ -1,16 +1,7 @@
 import type { Dialect } from './dialect.js';
+import { mysqlWritesOf } from './mysql-writes.js';
 import { scan, type Token } from './sql-scanner.js';
-
-export type WriteVerb = 'INSERT' | 'UPDATE' | 'DELETE' | 'REPLACE' | 'MERGE' | 'TRUNCATE' | 'COPY';
-
-/** A table that a statement writes. */
-export interface SqlWrite {
-  readonly verb: WriteVerb;
-  /** As the database reads it, e.g. `['public', 'invoice']`. */
-  readonly table: readonly string[];
-  /** True when rows that are there already may be replaced or passed over: OR REPLACE, OR IGNORE, ON CONFLICT. */
-  readonly onConflict: boolean;
-}
+import { BEFORE_NO_WRITE, type SqlWrite, type WriteVerb } from './sql-write.js';
 
 /** Words that lead to a write, and what must follow them. */
 const VERBS: Readonly<Record<string, { verb: WriteVerb; then?: string }>> = {
@@ -22,19 +13,16 @@ const VERBS: Readonly<Record<string, { verb: WriteVerb; then?: string }>> = {
   TRUNCATE: { verb: 'TRUNCATE' },
   COPY: { verb: 'COPY' },
 };
-/** SELECT … FOR [NO KEY] UPDATE, ON UPDATE CASCADE, BEFORE INSERT OR UPDATE ON …: not a statement. */
-const BEFORE_NO_WRITE = /^(?:FOR|KEY|ON|BEFORE|AFTER|OF|OR|GRANT|REVOKE)$/;
-
 /** Finds the tables that `sql` writes: all its statements, with what stands in WITH and in the body of DO. */
 export function writesOf(dialect: Dialect, sql: string): readonly SqlWrite[] {
-  return new WriteReader(dialect, [...scan(dialect, sql)]).read();
+  return dialect === 'mysql' ? mysqlWritesOf(sql) : new WriteReader(dialect, [...scan(dialect, sql)]).read();
 }
 
 class WriteReader {
   #at = 0;
 
   constructor(
-    private readonly dialect: Dialect,
+    private readonly dialect: Exclude<Dialect, 'mysql'>,
     private readonly tokens: readonly Token[],
   ) {}
 

@@ -1,8 +1,11 @@
 /**
- * The database asks for another try: serialization failure, deadlock, lock not available (PostgreSQL), or another
+ * The database asks for another try: serialization failure, deadlock, lock not available (PostgreSQL, MySQL), or another
  * connection is writing (SQLite). The statement changed nothing.
  */
-const TRANSIENT_CODE = /^(?:40001|40P01|55P03|SQLITE_BUSY(?:_\w+)?|SQLITE_LOCKED(?:_\w+)?)$/;
+const TRANSIENT_CODE =
+  /^(?:40001|40P01|55P03|ER_LOCK_DEADLOCK|ER_LOCK_WAIT_TIMEOUT|ER_CHECKREAD|SQLITE_(?:BUSY|LOCKED)(?:_\w+)?)$/;
+/** The transaction is over, or cannot go on from its old snapshot; another one may succeed. */
+const SERIALIZATION_FAILURE = /^(?:40001|ER_LOCK_DEADLOCK|ER_CHECKREAD)$/;
 
 const FIRST_PAUSE_MS = 2;
 const LONGEST_PAUSE_MS = 50;
@@ -11,7 +14,11 @@ export function isTransient(error: unknown): boolean {
   return TRANSIENT_CODE.test(driverCode(error));
 }
 
-/** The driver's code of a failed query, e.g. `23505` or `SQLITE_BUSY`; empty when there is none. */
+export function isSerializationFailure(error: unknown): boolean {
+  return SERIALIZATION_FAILURE.test(driverCode(error));
+}
+
+/** The driver's code of a failed query, e.g. `23505`, `ER_DUP_ENTRY` or `SQLITE_BUSY`; empty when there is none. */
 export function driverCode(error: unknown): string {
   const { driverError, code } = (error ?? {}) as { driverError?: { code?: unknown }; code?: unknown };
   const found = driverError?.code ?? code;
