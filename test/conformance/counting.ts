@@ -6,8 +6,10 @@ import { promisify } from 'node:util';
 
 import type { CountedSection, CountingOrder } from './counting-process.js';
 
-const PROCESSES = 3;
-const CALLERS = 3;
+const PROCESSES = 4;
+
+/** How many in each process call how often. */
+export type Crowd = Pick<CountingOrder, 'callers' | 'increments'>;
 
 /** Several processes that count up one unprotected number under one lock. */
 export interface Counting {
@@ -20,10 +22,7 @@ export interface Counting {
   remove(): void;
 }
 
-export function startCounting(
-  where: Pick<CountingOrder, 'place' | 'enableWAL'>,
-  increments: number,
-): Counting {
+export function startCounting(where: Pick<CountingOrder, 'place' | 'enableWAL'>, crowd: Crowd): Counting {
   const folder = mkdtempSync(join(tmpdir(), 'lock-counting-'));
   const counterFile = join(folder, 'counter');
   const historyFile = join(folder, 'history');
@@ -32,8 +31,7 @@ export function startCounting(
   const startFile = join(folder, 'start');
   const order: CountingOrder = {
     ...where,
-    callers: CALLERS,
-    increments,
+    ...crowd,
     startFile,
     counterFile,
     historyFile,
@@ -43,7 +41,7 @@ export function startCounting(
     ended: runAll(order, folder),
     sections: () => history().length,
     expectExact() {
-      expect(Number(readFileSync(counterFile, 'utf8'))).toBe(PROCESSES * CALLERS * increments);
+      expect(Number(readFileSync(counterFile, 'utf8'))).toBe(PROCESSES * crowd.callers * crowd.increments);
       expectOneAfterTheOther(history());
     },
     remove: () => rmSync(folder, { recursive: true }),

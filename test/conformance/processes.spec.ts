@@ -7,21 +7,29 @@ import { createLockTables } from 'nestjs-distributed-lock/typeorm';
 import { DataSource } from 'typeorm';
 
 import { describeWithServers, startPostgres, startRedis } from '../servers/index.js';
-import { startCounting } from './counting.js';
+import { startCounting, type Crowd } from './counting.js';
 import type { CountingOrder } from './counting-process.js';
 
-const INCREMENTS = 4;
+/** Few that call again and again: who comes back meets the other processes each time. */
+const REGULARS: Crowd = { callers: 3, increments: 4 };
+/** Long enough for a server to be killed in the middle. */
+const LONG: Crowd = { callers: 3, increments: 8 };
+/** A hundred calls at once in each process, all of which have to be answered. */
+const RUSH: Crowd = { callers: 100, increments: 1 };
 const LIMIT_MS = 120_000;
 
 describe('processes that count under one lock', () => {
-  it.each([true, false])(
-    'lose no increment on one SQLite file that they all write to, WAL %s (C111)',
-    async (enableWAL) => {
+  it.each([
+    [true, RUSH],
+    [false, REGULARS],
+  ])(
+    'lose no increment on one SQLite file that they all write to (WAL %s), and end by themselves: %j (C111)',
+    async (enableWAL, crowd) => {
       const folder = mkdtempSync(join(tmpdir(), 'lock-sqlite-'));
       const place = join(folder, 'app.db');
       const driver: unknown = createRequire(__filename)('libsql');
       await createLockTables(new DataSource({ type: 'better-sqlite3', driver, database: place, enableWAL }));
-      await countIn({ place, enableWAL });
+      await countIn({ place, enableWAL }, crowd);
       rmSync(folder, { recursive: true });
     },
     LIMIT_MS,
@@ -29,6 +37,15 @@ describe('processes that count under one lock', () => {
 });
 
 describeWithServers(['redis'], 'processes that count under one lock on Redis', () => {
+  it(
+    'lose no increment when each of them makes 100 calls at once, and end by themselves when all are answered',
+    async () => {
+      const server = await startRedis();
+      await countIn({ place: server.url }, RUSH).finally(() => server.stop());
+    },
+    LIMIT_MS,
+  );
+
   it(
     'lose no increment when the server is killed and comes back with its data, and none of them ends badly',
     async () => {
@@ -51,8 +68,8 @@ describeWithServers(['postgres'], 'processes that count under one lock on Postgr
   );
 });
 
-async function countIn(where: Pick<CountingOrder, 'place' | 'enableWAL'>): Promise<void> {
-  const counting = startCounting(where, INCREMENTS);
+async function countIn(where: Pick<CountingOrder, 'place' | 'enableWAL'>, crowd: Crowd): Promise<void> {
+  const counting = startCounting(where, crowd);
   await counting.ended;
   counting.expectExact();
   counting.remove();
@@ -65,7 +82,7 @@ interface Restartable {
 }
 
 async function countThroughRestart(server: Restartable): Promise<void> {
-  const counting = startCounting({ place: server.url }, INCREMENTS * 2);
+  const counting = startCounting({ place: server.url }, LONG);
   let ended = false;
   const watched = counting.ended.finally(() => (ended = true));
   while (counting.sections() < 10 && !ended) await pause(5);

@@ -18,6 +18,7 @@ import request from 'supertest';
 @Injectable()
 class Work implements OnModuleDestroy {
   readonly done: string[] = [];
+  counted = 0;
   begun = (): void => undefined;
   mayEnd = Promise.resolve();
 
@@ -28,6 +29,13 @@ class Work implements OnModuleDestroy {
     await this.mayEnd;
     this.done.push('work');
     return 'done';
+  }
+
+  @Locked('counter', { waitMs: 60_000 })
+  async countUp(): Promise<number> {
+    const read = this.counted;
+    await new Promise((resolve) => setImmediate(resolve));
+    return (this.counted = read + 1);
   }
 
   @Locked('endless', { waitMs: 0 })
@@ -157,6 +165,24 @@ describe('an application that closes', () => {
     await app.get(LockService).acquire('never released');
     await app.close();
     expect(addedSince(before)).toEqual([]);
+  });
+
+  it('C014: answers 1 000 calls of one locked method on one key in turn, and leaves no timer and no listener', async () => {
+    const before = process.getActiveResourcesInfo();
+    const added = jest.spyOn(AbortSignal.prototype, 'addEventListener');
+    const removed = jest.spyOn(AbortSignal.prototype, 'removeEventListener');
+    const { app } = await boot();
+    const work = app.get(Work);
+    const answers = await Promise.all(Array.from({ length: 1_000 }, () => work.countUp()));
+    expect(answers).toEqual(Array.from({ length: 1_000 }, (_, i) => i + 1));
+    expect(app.get(LockService).busy).toBe(false);
+    expect(addedSince(before)).toEqual([]);
+    expect(added.mock.calls.length).toBeGreaterThanOrEqual(999);
+    const left = new Set(added.mock.calls.map(([, listener]) => listener));
+    for (const [, listener] of removed.mock.calls) left.delete(listener);
+    expect(left.size).toBe(0);
+    await app.close();
+    jest.restoreAllMocks();
   });
 
   it('C014: is kept alive by a lock that it holds, and by nothing of ours once the lock is given back', async () => {
