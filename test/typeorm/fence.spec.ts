@@ -7,6 +7,8 @@ import { Invoice, InvoiceLine, Label } from './invoices.js';
 import { empty, Owners, seed, withOwners, type Owner } from './owners.js';
 
 describeOnEachDatabase('The fence', (start, type) => {
+  /** MySQL's usual collations do not. */
+  const tellsCaseApart = type !== 'mariadb';
   let owners: Owners;
   let owner: Owner;
   let other: Owner;
@@ -26,14 +28,15 @@ describeOnEachDatabase('The fence', (start, type) => {
   afterAll(() => owners.stop());
 
   const rowOf = async (key: string): Promise<unknown> => {
-    const rows = await owner.dataSource.query<{ key: string; token: unknown }[]>('SELECT * FROM lock_fence');
-    const row = rows.find((each) => each.key === key);
-    return row && { ...row, token: Number(row.token) };
+    const rows = await owner.dataSource.query<Record<string, unknown>[]>('SELECT * FROM lock_fence');
+    const row = rows.find((each) => String(each['key']) === key);
+    if (!row) return undefined;
+    const { store_id: store, owner_id: ownerId, token } = row;
+    return { key, token: Number(token), owner_id: String(ownerId), store_id: String(store) };
   };
+  const here = (): string => `${owner.dataSource.driver.escape('key')} = 'invoice:${id}'`;
   const lift = (token: number, storeId = 'memory:default'): Promise<unknown> =>
-    owner.dataSource.query(
-      `UPDATE lock_fence SET token = ${token}, store_id = '${storeId}' WHERE key = 'invoice:${id}'`,
-    );
+    owner.dataSource.query(`UPDATE lock_fence SET token = ${token}, store_id = '${storeId}' WHERE ${here()}`);
 
   it('carries the token and the owner before the body begins, and is told of', async () => {
     owner.events.length = 0;
@@ -72,7 +75,7 @@ describeOnEachDatabase('The fence', (start, type) => {
 
   it('lets nobody in whose token is equal and whose owner is another', async () => {
     const lease = await owners.hold(owner, `invoice:${id}`);
-    await owner.dataSource.query(`UPDATE lock_fence SET owner_id = 'another' WHERE key = 'invoice:${id}'`);
+    await owner.dataSource.query(`UPDATE lock_fence SET owner_id = 'another' WHERE ${here()}`);
     const write = lease.run(() => owner.repository(Invoice).update({ id }, { paid: 1 }));
     await expect(write).rejects.toMatchObject({ code: 'FENCED_OUT' });
     await lease.release();
@@ -93,11 +96,11 @@ describeOnEachDatabase('The fence', (start, type) => {
       `it's "quoted" \\ back`,
       'Ωμέγα/請求書 №1',
       'a:b?$1 :name',
-      'x'.repeat(800),
+      'x'.repeat(700),
       "';--",
       '%41',
       'A',
-      'a',
+      ...(tellsCaseApart ? ['a'] : []),
     ];
     await unfenced('rows', () => owner.repository(Invoice).insert(ids.map((each) => ({ id: each }))));
     for (const each of ids) {
@@ -111,12 +114,15 @@ describeOnEachDatabase('The fence', (start, type) => {
     expect(await owner.repository(Invoice).countBy({ status: 'SETTLED', paid: 1 })).toBe(ids.length);
   });
 
-  it('does not take another case for the same key', async () => {
-    await unfenced('rows', () => owner.repository(Invoice).insert([{ id: 'case-A' }, { id: 'case-a' }]));
+  it('does not take another case for the same key, whatever the collation of its column finds equal', async () => {
+    const ids = ['case-A', ...(tellsCaseApart ? ['case-a'] : [])];
+    await unfenced('rows', () => owner.repository(Invoice).insert(ids.map((each) => ({ id: each }))));
     await owner.locks.withLock('invoice:case-a', async () => {
       const wrong = owner.repository(Invoice).update({ id: 'case-A' }, { paid: 1 });
       await expect(wrong).rejects.toMatchObject({ code: 'FENCED_OUT' });
-      await owner.repository(Invoice).update({ id: 'case-a' }, { paid: 1 });
+      const right = owner.repository(Invoice).update({ id: 'case-a' }, { paid: 1 });
+      if (tellsCaseApart) await right;
+      else await expect(right).rejects.toMatchObject({ code: 'FENCED_OUT' }); // it finds case-A
     });
   });
 
@@ -161,7 +167,7 @@ describeOnEachDatabase('The fence', (start, type) => {
     const plain = await owners.add({ plain: true });
     const blocking = plain.dataSource.createQueryRunner();
     await blocking.query(type === 'sqlite' ? 'BEGIN IMMEDIATE' : 'BEGIN');
-    await blocking.query(`UPDATE lock_fence SET token = token WHERE key = 'invoice:${id}'`);
+    await blocking.query(`UPDATE lock_fence SET token = token WHERE ${here()}`);
     const sentAtMs = performance.now();
     const call = owner.locks.withLock(`invoice:${id}`, { ttlMs: 900 }, async () => undefined);
     await expect(call).rejects.toMatchObject({ code: 'STORE_UNAVAILABLE', outcome: 'not-started' });
@@ -221,8 +227,8 @@ describeOnEachDatabase('With tenants, the fence', (start) => {
         await expect(update()).rejects.toMatchObject({ code: 'UNFENCED_WRITE' });
         await locks.withLock('invoice:1', { scope: 'global' }, update);
       });
-      const keys = await dataSource.query<{ key: string }[]>('SELECT key FROM lock_fence ORDER BY key');
-      expect(keys.map(({ key }) => key)).toEqual(['app:~:invoice:1', 'app:~red:invoice:1']);
+      const keys = await dataSource.query<{ key: unknown }[]>('SELECT * FROM lock_fence ORDER BY 1');
+      expect(keys.map(({ key }) => String(key))).toEqual(['app:~:invoice:1', 'app:~red:invoice:1']);
       await locks.close();
       await dataSource.destroy();
     });

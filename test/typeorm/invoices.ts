@@ -23,14 +23,14 @@ export class Address {
 /** Not fenced: what goes on as if there were no guards. */
 @Entity()
 export class Label {
-  @PrimaryColumn({ type: 'varchar' })
+  @PrimaryColumn({ type: 'varchar', length: 60 })
   name!: string;
 }
 
 @Entity()
 @FencedBy('invoice:<id>')
 export class Invoice extends BaseEntity {
-  @PrimaryColumn({ type: 'varchar' })
+  @PrimaryColumn({ type: 'varchar', length: 700 })
   id!: string;
 
   @Column({ type: 'varchar', default: 'READY' })
