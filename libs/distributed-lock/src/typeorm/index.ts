@@ -29,6 +29,27 @@ export {
   type TokenColumnOptions,
   type WriteTriggerOptions,
 } from './migrations/index.js';
+export {
+  claimBatch,
+  insertOnce,
+  leaseBatch,
+  RowClaim,
+  transition,
+  withAdvisoryLock,
+  withRowLock,
+  type AdvisoryLockOptions,
+  type BatchChoice,
+  type DataSourceChoice,
+  type InsertedOnce,
+  type InsertOnceOptions,
+  type LeaseBatchOptions,
+  type LeasedRow,
+  type LockedTransaction,
+  type RowLockOptions,
+  type RowsOf,
+  type TimeoutOption,
+  type TransitionOptions,
+} from './primitives/index.js';
 export type { Dialect } from './sql/index.js';
 export {
   DistributedLockTypeOrmModule,

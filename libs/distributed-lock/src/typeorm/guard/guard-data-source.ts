@@ -40,11 +40,17 @@ export interface DataSourceGuard {
 }
 
 const guards = new WeakMap<DataSource, DataSourceGuard>();
+/** Until they are destroyed. */
+const guardedNow = new Set<DataSource>();
 const guardsByLease = new WeakMap<Lease, DataSourceGuard[]>();
 
 /** The guards of the DataSources whose rows the lease protects. */
 export function guardsOfLease(lease: Lease): readonly DataSourceGuard[] {
   return guardsByLease.get(lease) ?? [];
+}
+
+export function guardedDataSources(): readonly DataSource[] {
+  return [...guardedNow];
 }
 
 export function guardOf(dataSource: DataSource): DataSourceGuard | undefined {
@@ -69,10 +75,12 @@ export function guardDataSource(
   requireSharedDatabase(dataSource);
   const guard = install(dataSource, locks, options);
   guards.set(dataSource, guard);
+  guardedNow.add(dataSource);
   const removeFence = locks.addFence(guard.fence);
   const destroy = dataSource.destroy.bind(dataSource);
   override(dataSource, 'destroy', async () => {
     removeFence();
+    guardedNow.delete(dataSource);
     await guard.fence.close();
     await destroy();
   });

@@ -3,6 +3,7 @@ export {
   type DataSourceGuard,
   type GuardOptions,
   guardDataSource,
+  guardedDataSources,
   guardOf,
   guardsOfLease,
 } from './guard-data-source.js';

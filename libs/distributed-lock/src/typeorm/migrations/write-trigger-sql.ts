@@ -68,7 +68,7 @@ const sqlite: WriteTriggerBuilder = (table, primaryKey) => {
 };
 
 /** The mark is a variable of the connection. A trigger of MariaDB watches one kind of statement. */
-const mariadb: WriteTriggerBuilder = (table) => {
+const mysql: WriteTriggerBuilder = (table) => {
   const trigger = (verb: string): string =>
     table.beside(derivedName(`lock_guard_${verb.toLowerCase()}`, table.name));
   const create = (verb: string): string =>
@@ -79,8 +79,8 @@ const mariadb: WriteTriggerBuilder = (table) => {
   return { install: [...remove, ...verbs.map(create)], remove };
 };
 
-export const WRITE_TRIGGERS: Readonly<Record<Dialect | 'mariadb', WriteTriggerBuilder>> = {
+export const WRITE_TRIGGERS: Readonly<Record<Dialect | 'mysql', WriteTriggerBuilder>> = {
   postgres,
   sqlite,
-  mariadb,
+  mysql,
 };

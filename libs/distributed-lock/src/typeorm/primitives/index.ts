@@ -1,0 +1,11 @@
+export { type AdvisoryLockOptions, withAdvisoryLock } from './advisory-lock.js';
+export type { TimeoutOption } from './bounded.js';
+export { type BatchChoice, claimBatch } from './claim-batch.js';
+export { insertOnce, type InsertedOnce, type InsertOnceOptions } from './insert-once.js';
+export { leaseBatch, type LeaseBatchOptions } from './lease-batch.js';
+export type { LeasedRow } from './leased-row.js';
+export type { LockedTransaction } from './locked-transaction.js';
+export { RowClaim } from './row-claim.js';
+export { type RowLockOptions, withRowLock } from './row-lock.js';
+export type { DataSourceChoice, RowsOf } from './rows.js';
+export { transition, type TransitionOptions } from './transition.js';
