@@ -15,17 +15,24 @@ export interface TestDatabase {
   stop(): Promise<void>;
 }
 
+type Body = (start: () => Promise<TestDatabase>, type: TestDatabase['type']) => void;
+
 /** Runs the same tests on every database that guards work on. */
-export function describeOnEachDatabase(
-  title: string,
-  body: (start: () => Promise<TestDatabase>, type: TestDatabase['type']) => void,
-): void {
+export function describeOnEachDatabase(title: string, body: Body): void {
   describe(`${title}, on SQLite`, () => body(startSqlite, 'sqlite'));
   describeWithServers(['postgres'], `${title}, on PostgreSQL`, () =>
     body(() => postgres.start(), 'postgres'),
   );
-  if (process.env['TRY_MARIADB'] === '1')
-    describeWithServers(['mariadb'], `${title}, on MariaDB`, () => body(() => mariaDb.start(), 'mariadb'));
+  if (process.env['TRY_MARIADB'] === '1') describeOnMariaDb(title, body);
+}
+
+export function describeOnEveryDatabase(title: string, body: Body): void {
+  describeOnEachDatabase(title, body);
+  if (process.env['TRY_MARIADB'] !== '1') describeOnMariaDb(title, body);
+}
+
+export function describeOnMariaDb(title: string, body: Body): void {
+  describeWithServers(['mariadb'], `${title}, on MariaDB`, () => body(() => mariaDb.start(), 'mariadb'));
 }
 
 async function startSqlite(): Promise<TestDatabase> {
