@@ -16,6 +16,11 @@ export {
   unfenced,
 } from './guard/index.js';
 export { withExpectedLockToken } from './handed-over/index.js';
+export {
+  createIdempotencyTable,
+  typeormIdempotencyStore,
+  type TypeOrmIdempotencyStoreOptions,
+} from './idempotency-table/index.js';
 export { createLeaseTable, typeormStore, type TypeOrmStoreOptions } from './lease-table/index.js';
 export {
   addLockTokenColumn,

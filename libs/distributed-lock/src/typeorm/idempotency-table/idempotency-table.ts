@@ -1,0 +1,59 @@
+import type { DataSource } from 'typeorm';
+
+import { LockConfigInvalidError } from '../../core/index.js';
+import { createOnce, openOwnConnection } from '../connection/index.js';
+import { dialectOf } from '../sql/index.js';
+import { postgresRecords } from './postgres-records.js';
+import type { RecordStatements } from './record-statements.js';
+import { sqliteRecords } from './sqlite-records.js';
+
+export const DEFAULT_IDEMPOTENCY_TABLE = 'idempotency_record';
+
+/** Leaves room for the name of its index. */
+const IDENTIFIER = /^[A-Za-z_][A-Za-z0-9_]{0,49}$/;
+
+const DIALECTS: Readonly<Record<string, (table: string, name: string) => RecordStatements>> = {
+  postgres: postgresRecords,
+  sqlite: sqliteRecords,
+};
+
+/**
+ * Creates the table that keeps the records of `typeormIdempotencyStore()`, in the schema of the DataSource, for example in a
+ * migration; harmless when it is there already. Runs on a connection of its own, outside any transaction. Nothing creates it
+ * unasked.
+ *
+ * @throws {LockConfigInvalidError} the database or the name of the table is not usable
+ */
+export async function createIdempotencyTable(
+  dataSource: DataSource,
+  table = DEFAULT_IDEMPOTENCY_TABLE,
+): Promise<void> {
+  const { create } = recordStatements(dataSource, table);
+  const own = await openOwnConnection(dataSource, { poolSize: 1 });
+  try {
+    for (const statement of create) await createOnce(own, statement);
+  } finally {
+    await own.destroy();
+  }
+}
+
+/** @throws {LockConfigInvalidError} the database or the name of the table is not usable */
+export function recordStatements(dataSource: DataSource, table: string): RecordStatements {
+  if (!IDENTIFIER.test(table)) {
+    throw new LockConfigInvalidError(
+      `The idempotency table is called ${JSON.stringify(table)}; write a name of at most 50 letters, digits and ` +
+        'underscores, e.g. "idempotency_record". Its schema is that of the DataSource.',
+    );
+  }
+  const dialect = dialectOf(dataSource);
+  const statements = DIALECTS[dialect];
+  if (!statements) {
+    throw new LockConfigInvalidError(
+      `Idempotency records cannot be kept in a database of type "${dataSource.options.type}" yet; ` +
+        'use PostgreSQL, SQLite, or redisIdempotencyStore().',
+    );
+  }
+  const { schema } = dataSource.options as { readonly schema?: string };
+  const qualifies = dialect === 'postgres' && schema !== undefined;
+  return statements(qualifies ? `"${schema.replaceAll('"', '""')}"."${table}"` : `"${table}"`, table);
+}
