@@ -34,14 +34,16 @@ function fresh(owner: Owner, id: string): Invoice {
 }
 
 async function softRemoved(owner: Owner, id: string): Promise<void> {
-  await owner.dataSource.query(`UPDATE invoice SET "deletedAt" = CURRENT_TIMESTAMP WHERE id = '${id}'`);
+  const column = quoted(owner, 'deletedAt');
+  await owner.dataSource.query(`UPDATE invoice SET ${column} = CURRENT_TIMESTAMP WHERE id = '${id}'`);
 }
 
 async function removed(owner: Owner, id: string): Promise<void> {
-  await owner.dataSource.query(`DELETE FROM invoice_line WHERE "invoiceId" = '${id}'`);
+  await owner.dataSource.query(`DELETE FROM invoice_line WHERE ${quoted(owner, 'invoiceId')} = '${id}'`);
   await owner.dataSource.query(`DELETE FROM invoice WHERE id = '${id}'`);
 }
 
+const quoted = ({ dataSource }: Owner, name: string): string => dataSource.driver.escape(name);
 const repository = (owner: Owner) => owner.repository(Invoice);
 const withToken = (expectedLockToken: number): { data: object } => ({ data: { expectedLockToken } });
 
@@ -316,7 +318,7 @@ export const writePaths: readonly WritePath[] = [
         .createQueryBuilder()
         .delete()
         .from(InvoiceLine)
-        .where('"invoiceId" = :id', { id })
+        .where(`${quoted(o, 'invoiceId')} = :id`, { id })
         .execute(),
   },
   {
@@ -348,7 +350,10 @@ export const writePaths: readonly WritePath[] = [
   {
     name: 'manager.query',
     is: 'refused',
-    write: (o, id) => o.dataSource.manager.query(`DELETE FROM "invoice_line" WHERE "invoiceId" = '${id}'`),
+    write: (o, id) =>
+      o.dataSource.manager.query(
+        `DELETE FROM ${quoted(o, 'invoice_line')} WHERE ${quoted(o, 'invoiceId')} = '${id}'`,
+      ),
   },
   {
     name: 'queryRunner.query, behind a comment and a WITH',
@@ -356,8 +361,9 @@ export const writePaths: readonly WritePath[] = [
     write: async (o, id) => {
       const runner = o.dataSource.createQueryRunner();
       try {
+        const before = o.dataSource.options.type === 'mariadb' ? '#\n/*! */' : 'WITH x AS (SELECT 1)';
         await runner.query(
-          `/* SELECT */ WITH x AS (SELECT 1) UPDATE "invoice" SET status = 'SETTLED' WHERE id = '${id}'`,
+          `/* SELECT */ ${before} UPDATE ${quoted(o, 'invoice')} SET status = 'SETTLED' WHERE id = '${id}'`,
         );
       } finally {
         await runner.release();
