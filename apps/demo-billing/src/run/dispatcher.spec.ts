@@ -130,6 +130,16 @@ describe('the dispatcher', () => {
     expect(holding('a').delivery?.fault).toBeUndefined();
   });
 
+  it('strikes on a slow machine too: a worker that is late on its way to a fault is waited for', () => {
+    dispatch(['a'], { strikes: new Map([['a', PAUSE]]) });
+    const slow = holding('a');
+    jest.advanceTimersByTime(5_000);
+    expect(workers.filter(({ delivery }) => delivery)).toEqual([slow]);
+    says(slow, { kind: 'struck', fault: PAUSE });
+    expect(workers.filter(({ delivery }) => delivery?.invoiceId === 'a')).toHaveLength(2);
+    expect(journal.pauses).toBe(1);
+  });
+
   it('delivers some messages twice', () => {
     dispatch(['a', 'b'], { deliveredTwice: new Set(['a']) });
     expect(workers.map(({ delivery }) => delivery?.invoiceId)).toEqual(['a', 'a', 'b', undefined]);

@@ -76,7 +76,11 @@ export class Dispatcher {
 
   #deliverTo(worker: WorkerProcess, only: boolean): void {
     const mayStrike = this.#mayStrike();
-    const taken = this.#queue.take(worker.name, only, (id) => mayStrike || !this.#faults.awaits(id));
+    const taken = this.#queue.take(
+      worker.name,
+      only,
+      (id) => (mayStrike || !this.#faults.awaits(id)) && !this.#faults.isOnItsWayTo(id),
+    );
     if (!taken) return;
     const delivery = { ...taken, ...this.#faults.handTo(worker, taken.invoiceId) };
     const patience = setTimeout(() => this.#giveUp(worker), this.options.hungAfterMs);
@@ -101,6 +105,7 @@ export class Dispatcher {
       worker.wake();
     }, this.options.pauseMs);
     this.#wakeUps.add(timer);
+    this.#dispatch();
   }
 
   #answered(worker: WorkerProcess, answer: Answer): void {

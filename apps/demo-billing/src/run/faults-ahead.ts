@@ -20,6 +20,11 @@ export class FaultsAhead {
     return this.#planned.has(invoiceId);
   }
 
+  /** While a worker is on its way to a fault, nobody else may settle that invoice: the fault would strike no more. */
+  isOnItsWayTo(invoiceId: string): boolean {
+    return [...this.#carried.values()].some((carried) => carried.invoiceId === invoiceId && !carried.met);
+  }
+
   get carriers(): number {
     return this.#carried.size;
   }
