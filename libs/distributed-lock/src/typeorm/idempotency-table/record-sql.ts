@@ -7,11 +7,11 @@ export interface SqlSpeech {
   readonly nowMicros: string;
   readonly larger: 'greatest' | 'max';
   /** The parameter of that number, as text or as a number. */
-  text(number: number): string;
-  number(number: number): string;
+  readonly text: (number: number) => string;
+  readonly number: (number: number) => string;
   /** The time that many milliseconds from now. */
-  after(ms: string): string;
-  msUntil(time: string): string;
+  readonly after: (ms: string) => string;
+  readonly msUntil: (time: string) => string;
 }
 
 /** A statement and its parameters. */

@@ -1,0 +1,30 @@
+import { AssertionError } from 'node:assert/strict';
+
+import { brokenStores, spoiltHarness } from './broken-stores.js';
+import { idempotencyContract } from './contract/index.js';
+
+describe('the contract of idempotency stores', () => {
+  it('passes the honest store through every case, also with all of them at once', async () => {
+    const harness = spoiltHarness();
+    const cases = idempotencyContract.filter(({ name }) => !name.includes('purges'));
+    await Promise.all(cases.map(({ run }) => run(harness)));
+  });
+
+  it.each(brokenStores)('catches a store that $fault', async ({ spoil, caughtBy }) => {
+    const contract = idempotencyContract.find(({ name }) => name === caughtBy);
+    await expect(contract?.run(spoiltHarness(spoil))).rejects.toThrow(AssertionError);
+  });
+
+  it('catches most of them as well by random steps that are compared with the transition function', async () => {
+    const model = idempotencyContract.find(({ name }) => name.includes('random sequences'));
+    const caught = await Promise.all(
+      brokenStores.map(({ spoil }) =>
+        model?.run(spoiltHarness(spoil)).then(
+          () => false,
+          () => true,
+        ),
+      ),
+    );
+    expect(caught.filter(Boolean).length).toBeGreaterThanOrEqual(8);
+  });
+});
