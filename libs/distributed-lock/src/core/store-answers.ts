@@ -1,4 +1,4 @@
-import type { Busy, Grant, ReleaseAnswer, RenewalAnswer } from './lock-store.js';
+import type { Busy, Grant, RenewalAnswer } from './lock-store.js';
 
 /**
  * Answers of a store, believed only where they are exact: a driver that says `'0'`, `0n`, `null` or a Buffer must not be
@@ -23,10 +23,6 @@ export function renewalAnswers(answers: readonly RenewalAnswer[], asked: number)
     throw new TypeError(`The store did not answer each of ${asked} renewals.`);
   }
   return answers.map((answer) => (answer === 'renewed' ? 'renewed' : 'lost'));
-}
-
-export function releaseAnswer(answer: ReleaseAnswer): ReleaseAnswer {
-  return answer === 'released' ? 'released' : 'not-owner';
 }
 
 function durationOrNull(value: unknown): number | null {

@@ -1,4 +1,4 @@
-import { LockConfigInvalidError, StoreUnavailableError } from '../../core/index.js';
+import { LockConfigInvalidError, StoreUnavailableError, systemClock, withinTime } from '../../core/index.js';
 import { messageOf, type RedisLink } from './redis-client.js';
 
 const BOOT_TIMEOUT_MS = 5_000;
@@ -38,7 +38,8 @@ function evicts({ maxmemory_policy: policy = '', maxmemory }: Readonly<Record<st
 
 async function readInfo(link: RedisLink): Promise<Readonly<Record<string, string>>> {
   try {
-    const info = await withLimit(link.send(BOOT_TIMEOUT_MS, (client) => client.info()));
+    const ask = (): Promise<string> => link.send(BOOT_TIMEOUT_MS, (client) => client.info());
+    const info = await withinTime(systemClock, BOOT_TIMEOUT_MS, ask); // a client of the application may queue for ever
     const lines = info
       .split(/\r?\n/)
       .map((line): [string, string] => [line.split(':', 1).join(), line.replace(/^.*?:/, '')]);
@@ -49,18 +50,5 @@ async function readInfo(link: RedisLink): Promise<Readonly<Record<string, string
       `Redis at ${link.address} gave no answer. Nothing was locked; check that the server runs and the address is right.`,
       { cause },
     );
-  }
-}
-
-/** A client of the application may queue commands for ever while its server is away. */
-async function withLimit<T>(answer: Promise<T>): Promise<T> {
-  let timer: NodeJS.Timeout | undefined;
-  const limit = new Promise<never>((_, reject) => {
-    timer = setTimeout(() => reject(new Error(`no answer within ${BOOT_TIMEOUT_MS} ms`)), BOOT_TIMEOUT_MS);
-  });
-  try {
-    return await Promise.race([answer, limit]);
-  } finally {
-    clearTimeout(timer);
   }
 }
