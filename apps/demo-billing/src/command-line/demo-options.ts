@@ -76,11 +76,21 @@ export function readOptions(args: readonly string[]): DemoOptions | 'help' {
 
 function parse(args: readonly string[]) {
   try {
-    return parseArgs({ args: [...args], options: ACCEPTED, strict: true, allowPositionals: false }).values;
+    const joined = joinNegativeValues(args);
+    return parseArgs({ args: joined, options: ACCEPTED, strict: true, allowPositionals: false }).values;
   } catch (error) {
     const [firstSentence] = (error as Error).message.split(/\.\s|\n/);
     throw new InputError(`${String(firstSentence).replace(/\.$/, '')}; --help lists the options`);
   }
+}
+
+/** `--seed -1` is a seed that cannot be used, and not the option `-1` behind an ambiguous one. */
+function joinNegativeValues(args: readonly string[]): string[] {
+  return args.reduce<string[]>((joined, arg) => {
+    const option = joined.at(-1);
+    const isValue = /^-\d/.test(arg) && option !== undefined && /^--\w+$/.test(option);
+    return isValue ? [...joined.slice(0, -1), `${option}=${arg}`] : [...joined, arg];
+  }, []);
 }
 
 function wholeNumber(name: string, text: string, { from, to }: { from: number; to: number }): number {

@@ -76,7 +76,8 @@ export class BillingRun {
       if (locks.kind === 'redis') await requireRedis(locks.url);
       await book.open(this.invoices);
     } catch (error) {
-      throw new InputError(`the store cannot be used: ${reasonOf(error)}`);
+      const advice = this.options.store.kind === 'embedded' ? '' : '; check --store, or leave it out';
+      throw new InputError(`the store cannot be used: ${reasonOf(error)}${advice}`);
     }
   }
 
