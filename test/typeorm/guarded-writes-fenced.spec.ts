@@ -26,7 +26,7 @@ class Product {
   lockToken!: number;
 }
 
-describeOnEachDatabase('A statement of fenced(repository)', (start) => {
+describeOnEachDatabase('A statement of fenced(repository)', (start, type) => {
   let owners: Owners;
   let owner: Owner;
   let successor: Owner;
@@ -105,6 +105,8 @@ describeOnEachDatabase('A statement of fenced(repository)', (start) => {
 
   it('is refused as a whole when its criteria reach a row of another lock', async () => {
     const all = { status: 'READY' };
+    // Without them, MariaDB would refuse to delete the first invoice, and never come to the second.
+    await unfenced('no lines', () => owner.repository(InvoiceLine).clear());
     await expectRefused('FENCED_OUT', () => lease.run(() => invoices().delete(all)));
     await expectRefused('FENCED_OUT', () => lease.run(() => invoices().delete([id, `${id}-b`])));
     await expectRefused('FENCED_OUT', () => lease.run(() => invoices().softDelete(all)));
@@ -178,11 +180,16 @@ describeOnEachDatabase('A statement of fenced(repository)', (start) => {
     );
     const upsert = (row: Partial<Product>) => products().upsert(row, ['sku']);
     await owner.locks.withLock('product:1', async () => {
-      await expectRefused('FENCED_OUT', () => upsert({ id: 1, sku: 'b', stock: 5 }));
+      // MariaDB takes any unique key, so here it finds row 1, which may not get the sku of row 2.
+      const code = type === 'mariadb' ? 'ER_DUP_ENTRY' : 'FENCED_OUT';
+      await expectRefused(code, () => upsert({ id: 1, sku: 'b', stock: 5 }));
       await expectRefused('UNFENCED_WRITE', () => upsert({ id: 2, sku: 'a', stock: 5 }));
       await expectRefused('UNFENCED_WRITE', () => upsert({ sku: 'a', stock: 5 }));
       await upsert({ id: 1, sku: 'a', stock: 5 });
     });
+    await owner.locks.withLock('product:3', () =>
+      expectRefused('FENCED_OUT', () => upsert({ id: 3, sku: 'b', stock: 5 })),
+    );
     expect(await owner.repository(Product).findOneByOrFail({ id: 1 })).toMatchObject({
       stock: 5,
       version: 2,

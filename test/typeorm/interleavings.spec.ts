@@ -134,7 +134,8 @@ describeOnEachDatabase('Two owners of one lock', (start, type) => {
     const raising = plain.dataSource.createQueryRunner();
     await raising.startTransaction();
     await raising.query(
-      `UPDATE lock_fence SET token = token + 1, owner_id = 'successor' WHERE key = 'invoice:${id}'`,
+      `UPDATE lock_fence SET token = token + 1, owner_id = 'successor' ` +
+        `WHERE ${plain.dataSource.driver.escape('key')} = 'invoice:${id}'`,
     );
     let settled = false;
     const writes = [

@@ -96,9 +96,13 @@ export class StatementGuards {
     // Without a guard in its values, nothing was demanded of it.
     if (!onUpdate || this.parts.expressions.markIn(sql) === null) return sql;
     const { tokenColumn, keyColumns, metadata } = entity;
-    const there = (column: Named): string => `${this.parts.escape(builder.alias)}.${this.#name(column)}`;
-    const given = (column: Named): string => `EXCLUDED.${this.#name(column)}`;
-    const text = (expression: string): string => asBinaryText(this.parts.dialect, expression);
+    const { dialect, escape } = this.parts;
+    const isMysql = dialect === 'mysql';
+    const there = (column: Named): string =>
+      isMysql ? this.#name(column) : `${escape(builder.alias)}.${this.#name(column)}`;
+    const given = (column: Named): string =>
+      isMysql ? `VALUES(${this.#name(column)})` : `EXCLUDED.${this.#name(column)}`;
+    const text = (expression: string): string => asBinaryText(dialect, expression);
     const conditions = [
       ...keyColumns.map((column) => `${text(there(column))} = ${text(given(column))}`),
       `${given(tokenColumn)} > 0`,
@@ -109,7 +113,8 @@ export class StatementGuards {
     const raised = version && !namesOf(onUpdate.overwrite).includes(version.databaseName);
     const step = raised ? `${this.#name(version)} = ${there(version)} + 1, ` : '';
     const assignments = `${this.#name(tokenColumn)} = ${guard}, ${step}`;
-    return after(sql, sql.lastIndexOf(DO_UPDATE), DO_UPDATE, assignments);
+    const words = isMysql ? ' ON DUPLICATE KEY UPDATE ' : ' DO UPDATE SET ';
+    return after(sql, sql.lastIndexOf(words), words, assignments);
   }
 
   #name({ databaseName }: Named): string {
@@ -131,7 +136,6 @@ type PartGuard = (sql: string, entity: FencedEntity, builder: StatementBuilder) 
 type Named = Pick<FencedEntity['tokenColumn'], 'databaseName'>;
 
 const SET = ' SET ';
-const DO_UPDATE = ' DO UPDATE SET ';
 
 /** @throws {Error} TypeORM built something else than it used to; nothing has been sent */
 function after(sql: string, at: number, words: string, inserted: string): string {
