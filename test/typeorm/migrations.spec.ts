@@ -3,6 +3,10 @@ import type { MigrationInterface, QueryRunner } from 'typeorm';
 import {
   addLockTokenColumn,
   addLockTokenColumnSql,
+  createLockTables,
+  createLockTablesSql,
+  dropLockTables,
+  dropLockTablesSql,
   dropLockTokenColumn,
   dropLockTokenColumnSql,
   installWriteTrigger,
@@ -34,7 +38,18 @@ class FenceInvoices1700000000000 implements MigrationInterface {
   }
 }
 
+class LockTables1700000000001 implements MigrationInterface {
+  up(runner: QueryRunner): Promise<void> {
+    return createLockTables(runner);
+  }
+
+  down(runner: QueryRunner): Promise<void> {
+    return dropLockTables(runner);
+  }
+}
+
 describeOnEachDatabase('Migrations', (start, type) => {
+  const dialect: Dialect = type === 'mariadb' ? 'mysql' : type;
   let database: TestDatabase;
 
   beforeAll(async () => {
@@ -67,17 +82,61 @@ describeOnEachDatabase('Migrations', (start, type) => {
     await dataSource.destroy();
   });
 
+  it('create the tables of locks and fences in the transaction of the migration, and drop them', async () => {
+    const migrations = [LockTables1700000000001];
+    const dataSource = await database.connect({ migrations });
+    const runner = dataSource.createQueryRunner();
+    const tables = async () => {
+      const found: boolean[] = [];
+      for (const name of ['lock_lease', 'lock_fence', 'idempotency_record'])
+        found.push(await runner.hasTable(name));
+      return found.join();
+    };
+    await dataSource.runMigrations();
+    expect(await tables()).toBe('true,true,false');
+    for (const sql of createLockTablesSql(dialect)) await runner.query(sql);
+    await dataSource.undoLastMigration();
+    expect(await tables()).toBe('false,false,false');
+    for (const sql of createLockTablesSql(dialect)) await runner.query(sql);
+    expect(await tables()).toBe('true,true,false');
+    for (const sql of dropLockTablesSql(dialect)) await runner.query(sql);
+    if (type !== 'mariadb') {
+      await createLockTables(runner, { idempotency: true });
+      expect(await tables()).toBe('true,true,true');
+      await dropLockTables(runner, { idempotency: true });
+      expect(await tables()).toBe('false,false,false');
+    }
+    await runner.release();
+    await dataSource.destroy();
+  });
+
+  it('write SQL that is to be read: each statement whole, and nothing done', () => {
+    const sql = [
+      ...createLockTablesSql(dialect),
+      ...addLockTokenColumnSql(dialect, 'invoice'),
+      ...installWriteTriggerSql(dialect, 'invoice', { primaryKey: ['id'] }),
+    ];
+    expect(sql.every((statement) => /^(?:CREATE|ALTER|DROP) /.test(statement))).toBe(true);
+    expect(addLockTokenColumnSql('postgres', 'billing.invoice')).toEqual([
+      'ALTER TABLE "billing"."invoice" ADD COLUMN "lockToken" bigint NOT NULL DEFAULT 0',
+    ]);
+    expect(createLockTablesSql('postgres', { schema: 'billing' }).join()).toMatch(
+      /"billing"."lock_lease".*"billing"."lock_fence"/s,
+    );
+  });
+
   it('find a table whose name needs quotes', async () => {
     const dataSource = await database.connect();
     const runner = dataSource.createQueryRunner();
     const table = `Order-${'x'.repeat(50)}`;
-    await runner.query(`CREATE TABLE "${table}" (id int PRIMARY KEY)`);
+    const quoted = dataSource.driver.escape(table);
+    await runner.query(`CREATE TABLE ${quoted} (id int PRIMARY KEY)`);
     await addLockTokenColumn(runner, table, { column: 'lock_token' });
     await installWriteTrigger(runner, table);
-    await runner.query(`INSERT INTO "${table}" (id) VALUES (1)`);
-    await expect(runner.query(`DELETE FROM "${table}"`)).rejects.toThrow(`of table ${table} did not come`);
+    await runner.query(`INSERT INTO ${quoted} (id) VALUES (1)`);
+    await expect(runner.query(`DELETE FROM ${quoted}`)).rejects.toThrow(`of table ${table} did not come`);
     await removeWriteTrigger(runner, table);
-    await runner.query(`DELETE FROM "${table}" WHERE lock_token = 0`);
+    await runner.query(`DELETE FROM ${quoted} WHERE lock_token = 0`);
     await runner.release();
     await dataSource.destroy();
   });
@@ -92,11 +151,9 @@ describeOnEachDatabase('Migrations', (start, type) => {
       "it's",
     ]) {
       for (const sql of [addLockTokenColumnSql, dropLockTokenColumnSql, installWriteTriggerSql]) {
-        expect(() => sql(type as Dialect, name)).toThrow(
-          expect.objectContaining({ code: 'LOCK_CONFIG_INVALID' }),
-        );
+        expect(() => sql(dialect, name)).toThrow(expect.objectContaining({ code: 'LOCK_CONFIG_INVALID' }));
       }
-      expect(() => addLockTokenColumnSql(type as Dialect, 'invoice', { column: name })).toThrow(
+      expect(() => addLockTokenColumnSql(dialect, 'invoice', { column: name })).toThrow(
         'cannot name a table',
       );
     }

@@ -1,4 +1,11 @@
-export { createLockTables } from './create-lock-tables.js';
+export {
+  createLockTables,
+  createLockTablesSql,
+  dropLockTables,
+  dropLockTablesSql,
+  type LockTablesOptions,
+  type LockTablesSqlOptions,
+} from './create-lock-tables.js';
 export { FencedBy, LockTokenColumn, type FencedByOptions, type UnfencedWrites } from './entities/index.js';
 export {
   fenced,

@@ -3,7 +3,7 @@ import type { DataSource } from 'typeorm';
 import { createOnce, openOwnConnection } from '../connection/index.js';
 import { type Dialect, dialectOf, quoteIdentifier } from '../sql/index.js';
 
-const FENCE_TABLE = 'lock_fence';
+export const FENCE_TABLE = 'lock_fence';
 
 /** The fence table in SQL: in the schema of the DataSource where it names one, else wherever the session looks first. */
 export function fenceTable(dataSource: DataSource): string {
@@ -33,11 +33,15 @@ const COLUMNS: Readonly<Record<Dialect, (table: string) => string>> = {
  * @throws {LockConfigInvalidError} the database or the name of its schema is not usable
  */
 export async function createFenceTable(dataSource: DataSource): Promise<void> {
-  const columns = COLUMNS[dialectOf(dataSource)](fenceTable(dataSource));
   const own = await openOwnConnection(dataSource, { poolSize: 1 });
   try {
-    await createOnce(own, `CREATE TABLE IF NOT EXISTS ${columns}`);
+    for (const statement of fenceTableSql(dataSource)) await createOnce(own, statement);
   } finally {
     await own.destroy();
   }
+}
+
+/** What {@link createFenceTable} runs. */
+export function fenceTableSql(dataSource: DataSource): readonly string[] {
+  return [`CREATE TABLE IF NOT EXISTS ${COLUMNS[dialectOf(dataSource)](fenceTable(dataSource))}`];
 }

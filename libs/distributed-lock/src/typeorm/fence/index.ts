@@ -1,3 +1,3 @@
 export { type FenceRow, FenceRows } from './fence-rows.js';
 export type { FenceClaim } from './fence-statements.js';
-export { createFenceTable, fenceTable } from './fence-table.js';
+export { createFenceTable, FENCE_TABLE, fenceTable, fenceTableSql } from './fence-table.js';

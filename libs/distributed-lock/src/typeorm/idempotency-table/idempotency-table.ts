@@ -28,13 +28,21 @@ export async function createIdempotencyTable(
   dataSource: DataSource,
   table = DEFAULT_IDEMPOTENCY_TABLE,
 ): Promise<void> {
-  const { create } = recordStatements(dataSource, table);
+  const create = idempotencyTableSql(dataSource, table);
   const own = await openOwnConnection(dataSource, { poolSize: 1 });
   try {
     for (const statement of create) await createOnce(own, statement);
   } finally {
     await own.destroy();
   }
+}
+
+/** What {@link createIdempotencyTable} runs. */
+export function idempotencyTableSql(
+  dataSource: DataSource,
+  table = DEFAULT_IDEMPOTENCY_TABLE,
+): readonly string[] {
+  return recordStatements(dataSource, table).create;
 }
 
 /** @throws {LockConfigInvalidError} the database or the name of the table is not usable */

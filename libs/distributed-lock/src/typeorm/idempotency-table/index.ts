@@ -1,2 +1,6 @@
-export { createIdempotencyTable } from './idempotency-table.js';
+export {
+  createIdempotencyTable,
+  DEFAULT_IDEMPOTENCY_TABLE,
+  idempotencyTableSql,
+} from './idempotency-table.js';
 export { typeormIdempotencyStore, type TypeOrmIdempotencyStoreOptions } from './typeorm-idempotency-store.js';

@@ -1,2 +1,2 @@
-export { createLeaseTable } from './lease-table.js';
+export { createLeaseTable, DEFAULT_LEASE_TABLE, leaseTableSql } from './lease-table.js';
 export { typeormStore, type TypeOrmStoreOptions } from './typeorm-store.js';

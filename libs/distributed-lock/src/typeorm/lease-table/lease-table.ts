@@ -19,13 +19,18 @@ const IDENTIFIER = /^[A-Za-z_][A-Za-z0-9_]{0,62}$/;
  * @throws {LockConfigInvalidError} the database or the name of the table is not usable
  */
 export async function createLeaseTable(dataSource: DataSource, table = DEFAULT_LEASE_TABLE): Promise<void> {
-  const { create } = leaseStatements(dataSource, table);
+  const create = leaseTableSql(dataSource, table);
   const own = await openOwnConnection(dataSource, { poolSize: 1 });
   try {
     for (const statement of create) await createOnce(own, statement);
   } finally {
     await own.destroy();
   }
+}
+
+/** What {@link createLeaseTable} runs. */
+export function leaseTableSql(dataSource: DataSource, table = DEFAULT_LEASE_TABLE): readonly string[] {
+  return leaseStatements(dataSource, table).create;
 }
 
 /** @throws {LockConfigInvalidError} the database or the name of the table is not usable */

@@ -1,3 +1,5 @@
+export { runStatements } from './run-statements.js';
+export { dataSourceOf, tableName } from './table-name.js';
 export { makeWritesKnown } from './known-writes.js';
 export {
   addLockTokenColumn,

@@ -9,7 +9,7 @@ const NAME = /^[\p{L}_][\p{L}\p{N}_$-]*$/u;
 /** PostgreSQL cuts longer names off, and MariaDB refuses them. */
 const LONGEST_NAME_BYTES = 63;
 const DIGEST_CHARACTERS = 16;
-const QUOTE: Readonly<Record<Dialect | 'mysql', string>> = { postgres: '"', sqlite: '"', mysql: '`' };
+const QUOTE: Readonly<Record<Dialect, string>> = { postgres: '"', sqlite: '"', mysql: '`' };
 
 /** A table of the application, in the words of one database. */
 export interface TableName {

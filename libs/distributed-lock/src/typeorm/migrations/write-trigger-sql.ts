@@ -13,6 +13,8 @@ export type WriteTriggerBuilder = (table: TableName, primaryKey: readonly string
 
 /** Of PostgreSQL: a class that nobody else uses, so that applications can tell it from other refusals. */
 const REFUSED = 'LOCK1';
+/** Of MySQL, in characters. */
+const LONGEST_MESSAGE = 128;
 
 function sentence(verb: string, { name }: TableName): string {
   return `Refused, nothing was changed: ${verb} of table ${name} did not come through the guards of its application`;
@@ -73,13 +75,13 @@ const mysql: WriteTriggerBuilder = (table) => {
     table.beside(derivedName(`lock_guard_${verb.toLowerCase()}`, table.name));
   const create = (verb: string): string =>
     `CREATE TRIGGER ${trigger(verb)} BEFORE ${verb} ON ${table.quoted} FOR EACH ROW IF @${CONNECTION_MARK} IS NULL THEN ` +
-    `SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = '${sentence(verb, table)}'; END IF`;
+    `SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = '${sentence(verb, table).slice(0, LONGEST_MESSAGE)}'; END IF`;
   const verbs = ['UPDATE', 'DELETE'];
   const remove = verbs.map((verb) => `DROP TRIGGER IF EXISTS ${trigger(verb)}`);
   return { install: [...remove, ...verbs.map(create)], remove };
 };
 
-export const WRITE_TRIGGERS: Readonly<Record<Dialect | 'mysql', WriteTriggerBuilder>> = {
+export const WRITE_TRIGGERS: Readonly<Record<Dialect, WriteTriggerBuilder>> = {
   postgres,
   sqlite,
   mysql,

@@ -20,7 +20,7 @@ export interface AdvisoryLockOptions extends TimeoutOption, DataSourceChoice {
   readonly onBusy?: 'throw' | 'skip';
 }
 
-const LOCKS: Readonly<Record<Dialect | 'mysql', AdvisoryLock>> = {
+const LOCKS: Readonly<Record<Dialect, AdvisoryLock>> = {
   postgres: postgresAdvisoryLock,
   mysql: mysqlNamedLock,
   sqlite: () => {

@@ -1,4 +1,4 @@
-import { Raw, type FindOptionsWhere, type ObjectLiteral, type Repository } from 'typeorm';
+import { Raw, type ObjectLiteral, type Repository } from 'typeorm';
 
 import { newOwnerId, requireDurationMs } from '../../core/index.js';
 import { dialectOf } from '../sql/index.js';

@@ -48,7 +48,7 @@ export function claimColumn(repository: Repository<ObjectLiteral>, name: keyof R
 }
 
 /** The time of the database in milliseconds since 1970, whatever time zone the session has. */
-export const NOW_MS: Readonly<Record<Dialect | 'mysql', string>> = {
+export const NOW_MS: Readonly<Record<Dialect, string>> = {
   postgres: 'CAST(floor(extract(epoch FROM clock_timestamp()) * 1000) AS bigint)',
   sqlite: `CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER)`,
   mysql: `CAST(timestampdiff(MICROSECOND, '1970-01-01', utc_timestamp(3)) / 1000 AS SIGNED)`,
