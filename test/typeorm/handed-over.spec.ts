@@ -133,14 +133,35 @@ describeOnEachDatabase('withExpectedLockToken()', (start) => {
     expect(statements.filter((sql) => sql.startsWith('UPDATE'))).toHaveLength(1);
   });
 
-  it('does not speak for a hold that was lost: the write is refused for the loss', async () => {
-    const successor = await owners.takeOver(lease, heir);
-    await lease.extend(120_000).catch(() => undefined); // the store says that it is gone
-    const late = lease.run(() =>
-      withExpectedLockToken({ 'invoice:42': lease.token }, () => WRITES['update()']?.(holder, '42')),
+  it('does not speak for a hold that was lost: the write is refused for the loss, and not sent', async () => {
+    let refusal: unknown;
+    let successor: Lease | undefined;
+    const outlived = lease.run(async () => {
+      successor = await owners.takeOver(lease, heir);
+      await lease.extend(120_000).catch(() => undefined); // the store says that it is gone
+      await withExpectedLockToken({ 'invoice:42': lease.token }, () =>
+        WRITES['update()']?.(holder, '42'),
+      ).catch((error: unknown) => (refusal = error));
+    });
+    await expect(outlived).rejects.toMatchObject({ code: 'LEASE_LOST' });
+    expect(refusal).toMatchObject({ code: 'LEASE_LOST' });
+    await successor?.release();
+  });
+
+  it('lets the holder itself make a fence its own that was raised for its token', async () => {
+    const late = await owners.add({ fenceOnAcquire: false });
+    const held = await owners.hold(late, 'invoice:44');
+    await downstream.locks.acceptToken(held);
+    const update = (): Promise<unknown> => late.repository(Invoice).update('44', { paid: 1 });
+    await held.run(update);
+    expect(await tokenOf('44')).toBe(held.token);
+    const fences = await holder.dataSource.query<{ owner: string }[]>(
+      'SELECT owner_id AS owner FROM lock_fence',
     );
-    await expect(late).rejects.toMatchObject({ code: 'LEASE_LOST' });
-    await successor.release();
+    expect(fences.map(({ owner }) => owner)).toContain(held.ownerId);
+    await downstream.locks.acceptToken(held); // which changes nothing any more
+    await held.run(update);
+    await held.release();
   });
 
   it('has to agree with expectedLockToken of the call itself', async () => {
