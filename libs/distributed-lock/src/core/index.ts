@@ -79,4 +79,4 @@ export type {
 export { newOwnerId } from './owner-id.js';
 export { commandTimeoutMs } from './renewals.js';
 export { runOutside } from './section.js';
-export { pause, withinTime } from './wait.js';
+export { jittered, pause, withinTime } from './wait.js';

@@ -4,7 +4,7 @@ import type { LockErrorCode } from './errors.js';
 /** Which lock an event is about. Label metrics with `template` and `store`, never with `key`. */
 export interface LockSubject {
   readonly key: string;
-  /** The template that the key came from; the key itself when it was given as a plain string. */
+  /** The template that the key came from; of a plain string, what stands before its first colon, or all of it. */
   readonly template: string;
   readonly store: string;
 }

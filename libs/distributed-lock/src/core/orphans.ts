@@ -1,7 +1,7 @@
 import type { Clock } from './clock.js';
 import type { LockStore, ReleaseAnswer, ReleaseRequest } from './lock-store.js';
 import { commandTimeoutMs } from './renewals.js';
-import { pause, withinTime } from './wait.js';
+import { jittered, pause, withinTime } from './wait.js';
 
 const FIRST_DELAY_MS = 20;
 const LONGEST_DELAY_MS = 1_000;
@@ -87,9 +87,4 @@ export class Orphans {
       return false; // the store is still away, and the grant ends by itself: until then it is worth another try
     }
   }
-}
-
-/** Spreads retries over half to all of `delayMs`, so that many processes do not come back in step. */
-export function jittered(delayMs: number): number {
-  return delayMs * (0.5 + Math.random() / 2);
 }

@@ -1,4 +1,4 @@
-import { jittered } from './orphans.js';
+import { jittered } from './wait.js';
 
 /** An unanswered renewal is repeated no sooner than this: attempts would pile up before the deadline otherwise. */
 const RETRY_FLOOR_SHARE = 1 / 30;

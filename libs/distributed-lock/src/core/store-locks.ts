@@ -6,11 +6,11 @@ import { LocalKey } from './local-key.js';
 import type { LockEventHub, LockHappening, LockSubject } from './lock-events.js';
 import type { LockTiming } from './lock-options.js';
 import type { Busy, Claim, Grant, LockStore } from './lock-store.js';
-import { jittered, type Orphans } from './orphans.js';
+import type { Orphans } from './orphans.js';
 import { newOwnerId } from './owner-id.js';
 import { Renewals } from './renewals.js';
 import { acquireAnswer } from './store-answers.js';
-import { NoAnswer, pause, startWait, withinTime } from './wait.js';
+import { jittered, NoAnswer, pause, startWait, withinTime } from './wait.js';
 
 /** One acquisition, checked and complete. */
 export interface Wanted extends LockSubject, LockTiming {

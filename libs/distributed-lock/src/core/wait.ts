@@ -46,6 +46,11 @@ export function pause(clock: Clock, limit: WaitLimit): Promise<WaitEnd> {
   return new Promise((resolve) => startWait(clock, limit, resolve));
 }
 
+/** Spreads retries over half to all of `delayMs`, so that many processes do not come back in step. */
+export function jittered(delayMs: number): number {
+  return delayMs * (0.5 + Math.random() / 2);
+}
+
 /** The store did not answer in time. Whether it did what was asked is unknown. */
 export class NoAnswer extends Error {
   override readonly name = 'NoAnswer';

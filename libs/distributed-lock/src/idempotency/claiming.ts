@@ -2,6 +2,7 @@ import {
   commandTimeoutMs,
   isLockError,
   newOwnerId,
+  jittered,
   pause,
   StoreUnavailableError,
   withinTime,
@@ -124,8 +125,7 @@ async function pollUntilSettled(
   for (let pauseMs = FIRST_POLL_MS; ; pauseMs = Math.min(pauseMs * 1.5, LONGEST_POLL_MS)) {
     const remainingMs = untilMs - clock.monotonicMs();
     if (remainingMs <= 0) return false;
-    const jitteredMs = pauseMs * (0.5 + Math.random() / 2);
-    const end = await pause(clock, { timeoutMs: Math.min(jitteredMs, remainingMs), signals });
+    const end = await pause(clock, { timeoutMs: Math.min(jittered(pauseMs), remainingMs), signals });
     if (end === 'aborted') return false;
     if (!(await stillRunning(context))) return true;
   }

@@ -1,6 +1,6 @@
 import { Redis } from 'ioredis';
 
-import { LockConfigInvalidError } from '../../core/index.js';
+import { jittered, LockConfigInvalidError } from '../../core/index.js';
 import type { RedisClient, RedisLink } from './redis-client.js';
 
 const CONNECT_TIMEOUT_MS = 2_000;
@@ -100,10 +100,9 @@ class OwnLink implements RedisLink {
   }
 }
 
-/** Jittered, so that many processes do not come back in step. */
 function reconnectDelayMs(attempt: number): number {
   const delayMs = Math.min(FIRST_RECONNECT_MS * 2 ** Math.min(attempt - 1, 10), LONGEST_RECONNECT_MS);
-  return delayMs * (0.5 + Math.random() / 2);
+  return jittered(delayMs);
 }
 
 /** Host and database only: user, password and query stay out of messages. */
