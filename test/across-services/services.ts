@@ -43,10 +43,10 @@ export const InvoiceKey = lockKey('invoice:<id>');
 @Entity()
 @FencedBy(InvoiceKey)
 export class Invoice {
-  @PrimaryColumn({ type: 'text' })
+  @PrimaryColumn({ type: 'varchar', length: 100 })
   id!: string;
 
-  @Column({ type: 'text', default: 'READY' })
+  @Column({ type: 'varchar', length: 100, default: 'READY' })
   status!: string;
 
   @LockTokenColumn()
@@ -222,22 +222,24 @@ export async function createTables(database: TestDatabase): Promise<DataSource> 
   return dataSource;
 }
 
-/** What the database has for the invoice, past every guard. */
+/** What the database has for the invoice. */
 export async function rowOf(dataSource: DataSource, id: string): Promise<{ status: string; token: number }> {
-  const [row] = await dataSource.query<{ status: string; token: unknown }[]>(
-    `SELECT status, "lockToken" AS token FROM invoice WHERE id = '${id}'`,
-  );
-  return { status: row?.status ?? 'gone', token: Number(row?.token) };
+  const select = { id: true, status: true, lockToken: true };
+  const { status, lockToken } = await dataSource
+    .getRepository(Invoice)
+    .findOneOrFail({ where: { id }, select });
+  return { status, token: lockToken };
 }
 
+/** Drivers give texts and numbers as they like. */
 export async function fenceOf(
   dataSource: DataSource,
   key: string,
 ): Promise<{ token: number; owner: string } | null> {
-  const [row] = await dataSource.query<{ token: unknown; owner: string }[]>(
-    `SELECT token, owner_id AS owner FROM lock_fence WHERE "key" = '${key}'`,
-  );
-  return row ? { token: Number(row.token), owner: row.owner } : null;
+  const rows =
+    await dataSource.query<Record<'key' | 'token' | 'owner_id', unknown>[]>('SELECT * FROM lock_fence');
+  const row = rows.find((candidate) => String(candidate.key) === key);
+  return row ? { token: Number(row.token), owner: String(row.owner_id) } : null;
 }
 
 export async function putInvoice(dataSource: DataSource, id: string): Promise<void> {
