@@ -14,7 +14,10 @@ import {
   OutsideTransactionError,
   SelfDeadlockError,
   ShuttingDownError,
+  StaleTokenError,
   StoreUnavailableError,
+  TokenInvalidError,
+  TokenRequiredError,
   UnfencedWriteError,
   type LockErrorCode,
   type LockErrorDetails,
@@ -38,6 +41,8 @@ const CONTRACT: [LockErrorCode, number, Outcome, Make][] = [
   ['LOCK_CONFIG_INVALID', 500, 'not-started', (d) => new LockConfigInvalidError('m', d)],
   ['SELF_DEADLOCK', 500, 'not-started', (d) => new SelfDeadlockError('m', d)],
   ['SHUTTING_DOWN', 503, 'not-started', (d) => new ShuttingDownError('m', d)],
+  ['FENCING_TOKEN_REQUIRED', 428, 'not-started', (d) => new TokenRequiredError('m', d)],
+  ['FENCING_TOKEN_INVALID', 400, 'not-started', (d) => new TokenInvalidError('m', d)],
 ];
 const ROWS = CONTRACT.map(([code, status, outcome, make]) => ({ code, status, outcome, make }));
 const OUTCOMES: Outcome[] = ['not-started', 'committed', 'unknown'];
@@ -75,7 +80,15 @@ describe('an error of this library', () => {
       (exported) => typeof exported === 'function' && exported.prototype instanceof LockError,
     );
     expect(new Set(ROWS.map(({ code }) => code)).size).toBe(ROWS.length);
-    expect(classes).toHaveLength(ROWS.length);
+    expect(classes.filter((each) => each !== StaleTokenError)).toHaveLength(ROWS.length);
+  });
+
+  it('is FENCED_OUT for a stale token that was handed over, and the one that is 4xx whatever its outcome', () => {
+    for (const outcome of OUTCOMES) {
+      const error = new StaleTokenError('m', { outcome });
+      expect(error).toBeInstanceOf(FencedOutError);
+      expect(error).toMatchObject({ code: 'FENCED_OUT', statusCode: 409, outcome });
+    }
   });
 
   it('has no cause where none is known', () => {

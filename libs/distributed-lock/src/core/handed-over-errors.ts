@@ -13,19 +13,25 @@ export class StaleTokenError extends FencedOutError {
 /** No token came with a call that has to show one. The work did not begin; send the token of the hold with the call. */
 export class TokenRequiredError extends LockError {
   readonly code = 'FENCING_TOKEN_REQUIRED';
-  readonly statusCode = 428;
 
   constructor(message: string, details: LockErrorDetails = {}) {
     super(message, details, 'not-started');
+  }
+
+  get statusCode(): number {
+    return this.outcome === 'not-started' ? 428 : 500;
   }
 }
 
 /** What came as a token is none, or none that the store of this key can have given out. The work did not begin. */
 export class TokenInvalidError extends LockError {
   readonly code = 'FENCING_TOKEN_INVALID';
-  readonly statusCode = 400;
 
   constructor(message: string, details: LockErrorDetails = {}) {
     super(message, details, 'not-started');
+  }
+
+  get statusCode(): number {
+    return this.outcome === 'not-started' ? 400 : 500;
   }
 }
