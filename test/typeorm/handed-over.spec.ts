@@ -164,6 +164,28 @@ describeOnEveryDatabase('withExpectedLockToken()', (start) => {
     await held.release();
   });
 
+  it('is told from the start by acceptToken(): a stale token, as an event too, and one of another store', async () => {
+    downstream.events.length = 0;
+    const stale = downstream.locks.acceptToken({ key: 'invoice:42', token: lease.token - 1 });
+    await expect(stale).rejects.toMatchObject({
+      code: 'FENCED_OUT',
+      statusCode: 409,
+      outcome: 'not-started',
+    });
+    expect(downstream.events).toEqual([
+      expect.objectContaining({ type: 'stale-write-refused', token: lease.token - 1, entity: 'Invoice' }),
+    ]);
+    const foreign = downstream.locks.acceptToken(lease, { elsewhere: 'billing' });
+    await expect(foreign).rejects.toMatchObject({
+      code: 'FENCED_OUT',
+      statusCode: 503,
+      outcome: 'not-started',
+      message: expect.stringContaining('Tokens of two stores do not compare'),
+    });
+    await downstream.locks.acceptToken({ key: 'invoice:45', token: 7 }, { elsewhere: 'billing' });
+    await expect(owners.hold(holder, 'invoice:45')).rejects.toMatchObject({ code: 'FENCED_OUT' });
+  });
+
   it('has to agree with expectedLockToken of the call itself', async () => {
     const save = (expectedLockToken: number): Promise<unknown> =>
       withExpectedLockToken({ 'invoice:42': lease.token }, () =>
