@@ -6,7 +6,13 @@ export {
   type LockTablesOptions,
   type LockTablesSqlOptions,
 } from './create-lock-tables.js';
-export { FencedBy, LockTokenColumn, type FencedByOptions, type UnfencedWrites } from './entities/index.js';
+export {
+  FencedBy,
+  type FencedByOptions,
+  LockTokenColumn,
+  lockTokenColumn,
+  type UnfencedWrites,
+} from './entities/index.js';
 export {
   fenced,
   type FencedRepository,

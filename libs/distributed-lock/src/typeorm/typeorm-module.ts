@@ -99,7 +99,7 @@ function dataSourceToken(name: string | undefined): InjectionToken {
 
 function requireGuarded(token: unknown, dataSource: DataSource): void {
   if (!dataSource.isInitialized || guardOf(dataSource)) return;
-  const fenced = dataSource.entityMetadatas.find(({ target }) => fenceNotes(target).fencedBy);
+  const fenced = dataSource.entityMetadatas.find((metadata) => fenceNotes(metadata).fencedBy);
   if (!fenced) return;
   const name = typeof token === 'string' ? token.replace(/DataSource$/, '') : undefined;
   throw new LockConfigInvalidError(

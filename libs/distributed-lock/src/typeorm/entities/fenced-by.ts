@@ -1,4 +1,4 @@
-import { Column } from 'typeorm';
+import { Column, type EntityMetadata, type EntitySchemaColumnOptions } from 'typeorm';
 
 import { LockConfigInvalidError, lockKey, type KeyTemplate, type LockKey } from '../../core/index.js';
 
@@ -22,6 +22,10 @@ export interface FenceNotes {
 /** Registered, so that two copies of this package read each other's notes. */
 const FENCED_BY = Symbol.for('nestjs-distributed-lock/fenced-by');
 const TOKEN_PROPERTY = Symbol.for('nestjs-distributed-lock/token-property');
+
+/** PostgreSQL gives bigint as text; tokens are safe integers. */
+const TOKENS = { from: numberOrNothing, to: (value: unknown) => value };
+const TOKEN_COLUMN = { type: 'bigint', default: 0, select: false } as const;
 
 /**
  * Names the lock that protects a row of this entity: `@FencedBy('invoice:<id>')`. From then on the database itself
@@ -50,21 +54,40 @@ export function FencedBy(key: string | LockKey, options: FencedByOptions = {}): 
  */
 export function LockTokenColumn(): PropertyDecorator {
   return (prototype, property) => {
-    // PostgreSQL gives bigint as text; tokens are safe integers.
-    const transformer = { from: numberOrNothing, to: (value: unknown) => value };
-    Column({ type: 'bigint', default: 0, select: false, transformer })(prototype, property);
+    Column({ ...TOKEN_COLUMN, transformer: { ...TOKENS } })(prototype, property);
     note(prototype.constructor, TOKEN_PROPERTY, property);
   };
 }
 
-/** @param target the class of an entity; a schema without a class has no notes */
-export function fenceNotes(target: unknown): FenceNotes {
-  if (typeof target !== 'function') return {};
-  const noted = target as unknown as Record<symbol, unknown>;
+/**
+ * For an `EntitySchema`, which has no class to decorate: the token column, which also names the lock that protects a row.
+ * `columns: { id: …, lockToken: lockTokenColumn('invoice:<id>') }` is what {@link FencedBy} and {@link LockTokenColumn}
+ * are on a class.
+ *
+ * @throws {LockConfigInvalidError} the template is not usable
+ */
+export function lockTokenColumn(
+  key: string | LockKey,
+  options: FencedByOptions = {},
+): EntitySchemaColumnOptions {
+  const { template } = typeof key === 'string' ? lockKey(key) : key;
+  const transformer = { ...TOKENS };
+  note(transformer, FENCED_BY, { ...options, template });
+  return { ...TOKEN_COLUMN, transformer };
+}
+
+/** What is noted on the class of an entity, and in its schema. */
+export function fenceNotes({ target, columns }: EntityMetadata): FenceNotes {
+  const { [FENCED_BY]: byClass, [TOKEN_PROPERTY]: tokenProperty } = notesOn(target);
+  const column = columns.find(({ transformer }) => notesOn(transformer)[FENCED_BY] !== undefined);
   return {
-    fencedBy: noted[FENCED_BY] as FenceNotes['fencedBy'],
-    tokenProperty: noted[TOKEN_PROPERTY] as FenceNotes['tokenProperty'],
+    fencedBy: (byClass ?? notesOn(column?.transformer)[FENCED_BY]) as FenceNotes['fencedBy'],
+    tokenProperty: (tokenProperty ?? column?.propertyName) as FenceNotes['tokenProperty'],
   };
+}
+
+function notesOn(noted: unknown): Readonly<Record<symbol, unknown>> {
+  return noted instanceof Object ? (noted as unknown as Record<symbol, unknown>) : {};
 }
 
 /** A static property, so that the prototype chain of classes does the inheriting. */

@@ -62,7 +62,7 @@ export function fencedEntityOf(
   metadata: EntityMetadata,
   unfencedWritesByDefault: UnfencedWrites,
 ): FencedEntity | null {
-  const { fencedBy, tokenProperty } = fenceNotes(metadata.target);
+  const { fencedBy, tokenProperty } = fenceNotes(metadata);
   if (!fencedBy && tokenProperty === undefined) return null;
   if (!fencedBy) {
     refuse(metadata, `has a @LockTokenColumn() but no lock; write @FencedBy('…:<id>') above the class`);

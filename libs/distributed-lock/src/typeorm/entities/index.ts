@@ -2,6 +2,7 @@ export {
   FencedBy,
   type FencedByOptions,
   LockTokenColumn,
+  lockTokenColumn,
   type UnfencedWrites,
   fenceNotes,
 } from './fenced-by.js';
