@@ -60,13 +60,17 @@ export class DistributedLockTypeOrmModule implements OnModuleInit, OnApplication
     };
   }
 
-  /** @throws {LockConfigInvalidError} a DataSource of this application has fenced entities and no guards */
-  onModuleInit(): void {
+  /**
+   * @throws {LockConfigInvalidError} a DataSource of this application has fenced entities and no guards, or its database
+   *   does not refuse stale writes
+   */
+  async onModuleInit(): Promise<void> {
     for (const { providers } of this.modules.values()) {
       for (const [token, { instance }] of providers) {
         if (instance instanceof DataSource) requireGuarded(token, instance);
       }
     }
+    await guardOf(this.guarded)?.fence.proveAtBoot();
   }
 
   /** Closes the guard's own connection, also where nobody destroys the DataSource. */

@@ -16,6 +16,7 @@ import type { FenceRows } from '../fence/index.js';
 import type { TokenAcceptance } from '../handed-over/index.js';
 import { inOwnSession, openOwnConnection } from '../connection/index.js';
 import { driverCode, retryTransient } from '../sql/index.js';
+import type { SelfTest } from './self-test.js';
 import type { Transactions } from './transactions.js';
 
 /** A burst of locks in one process raises this many fences at a time. */
@@ -30,6 +31,7 @@ export interface DataSourceFenceParts {
   readonly rows: FenceRows;
   readonly acceptance: TokenAcceptance;
   readonly transactions: Transactions;
+  readonly selfTest: SelfTest;
   /** False: raised by the first write under the hold instead. */
   readonly onAcquire: boolean;
   /** Told of each lease that protects rows of this DataSource. */
@@ -62,6 +64,7 @@ export class DataSourceFence implements Fence {
   async raise(lease: Lease, timeoutMs: number): Promise<void> {
     if (!this.concerns(lease.key)) return;
     this.parts.onConcern(lease);
+    await this.#prove(lease);
     if (!this.parts.onAcquire) return;
     const { rows } = this.parts;
     const raised = await this.#ask(lease, timeoutMs, (session, remainingMs) =>
@@ -75,6 +78,7 @@ export class DataSourceFence implements Fence {
   async accept(token: TokenInQuestion, timeoutMs: number): Promise<void> {
     if (!this.concerns(token.key)) return;
     const { acceptance, locks } = this.parts;
+    await this.#prove(token);
     try {
       const answer = await this.#ask(token, timeoutMs, (session, remainingMs) =>
         acceptance.accept(session, token, remainingMs),
@@ -105,6 +109,17 @@ export class DataSourceFence implements Fence {
     this.#tellRaised(lease);
   }
 
+  /**
+   * The self-test, as far as the tables are there yet: the application may create them later in its start.
+   *
+   * @throws {LockConfigInvalidError} the database does not refuse stale writes
+   */
+  async proveAtBoot(): Promise<void> {
+    await this.parts.selfTest.passed().catch((error: unknown) => {
+      if (!isMissingTable(error)) throw error; // else the first lock will say what to call
+    });
+  }
+
   isRaised(lease: Lease): boolean {
     return this.#raised.has(lease);
   }
@@ -115,6 +130,13 @@ export class DataSourceFence implements Fence {
     const own = await this.#own?.catch(() => undefined); // it never opened
     this.#own = undefined;
     if (own?.isInitialized) await own.destroy();
+  }
+
+  /** Before the first token is believed: nothing can be awaited where a DataSource is guarded. */
+  #prove(about: KeyInQuestion): Promise<void> {
+    return this.parts.selfTest.passed().catch((error: unknown) => {
+      throw isMissingTable(error) ? tableMissing(about, error) : error;
+    });
   }
 
   /** Within the time that is left, on a connection of the fence's own. */

@@ -15,6 +15,7 @@ import { makeWritesKnown } from '../migrations/index.js';
 import { RunnerGuard } from './guarded-runner.js';
 import { override } from './override.js';
 import { noTurns, requireSharedDatabase, SqliteConnection } from '../connection/index.js';
+import { SelfTest } from './self-test.js';
 import { Transactions } from './transactions.js';
 import { unfencedReason } from './unfenced.js';
 
@@ -34,6 +35,7 @@ export interface DataSourceGuard {
   readonly fence: DataSourceFence;
   readonly rows: FenceRows;
   readonly transactions: Transactions;
+  readonly selfTest: SelfTest;
   readonly reads: FencedReads;
   /** Undefined for one that is not fenced. */
   entityOf(metadata: EntityMetadata): FencedEntity | undefined;
@@ -61,6 +63,9 @@ export function guardOf(dataSource: DataSource): DataSourceGuard | undefined {
  * Guards a DataSource: from now on its database refuses writes to fenced entities that come without the token of their
  * lock, or too late. `DistributedLockTypeOrmModule` does it for the DataSources of Nest; this is for those made at run
  * time. There is no way back: `dataSource.destroy()` also closes the guard's own connection.
+ *
+ * Before the first lock is given out that protects rows of it (under Nest: at boot), the database has to refuse a stale
+ * write, in a transaction that is rolled back; otherwise that lock is refused with LOCK_CONFIG_INVALID.
  *
  * @throws {LockConfigInvalidError} the DataSource is not initialised, not supported, guarded already, or its entities do
  *   not fit their locks; says what to write
@@ -100,7 +105,9 @@ function install(
   const entities = fencedEntitiesOf(dataSource, unfencedWrites);
   const sqlite = dialect === 'sqlite' ? new SqliteConnection(dataSource) : undefined;
   const transactions = new Transactions(sqlite !== undefined);
-  const rows = new FenceRows(dialect, fenceTable(dataSource));
+  const table = fenceTable(dataSource);
+  const rows = new FenceRows(dialect, table);
+  const selfTest = new SelfTest({ dataSource, dialect, entities, rows, fenceTable: table });
   const onConcern = (lease: Lease): void => void guardsByLease.set(lease, [...guardsOfLease(lease), guard]);
   const fence = new DataSourceFence({
     dataSource,
@@ -109,12 +116,13 @@ function install(
     rows,
     acceptance: new TokenAcceptance(dialect, rows),
     transactions,
+    selfTest,
     onAcquire,
     onConcern,
   });
   const parts = guardParts({ dataSource, dialect, locks, entities, fence, rows, transactions });
   const { entityOf, reads, statements, junctionGuard } = parts;
-  const guard = { dataSource, fence, rows, transactions, reads, entityOf };
+  const guard = { dataSource, fence, rows, transactions, reads, selfTest, entityOf };
 
   for (const subscriber of [...parts.writeGuards, junctionGuard]) subscribe(dataSource, subscriber);
   subscribe(dataSource, {

@@ -5,6 +5,14 @@ import { asBinaryText, type Dialect, driverCode, quoteName, storedKey, textLiter
 import type { ColumnMetadata, FencedEntity } from '../entities/index.js';
 import type { Proof } from './proof.js';
 
+type GuardedColumn = Pick<ColumnMetadata, 'databaseName' | 'type'>;
+
+/** What a guard has to know of a table. */
+export interface GuardedRow extends Pick<FencedEntity, 'template'> {
+  readonly keyColumns: readonly GuardedColumn[];
+  readonly tokenColumn: Pick<ColumnMetadata, 'databaseName'>;
+}
+
 /**
  * A MySQL session whose sql_mode is not strict would turn NULL into 0, and cut a key short that is too long for its column.
  * All its guarded writes fail instead: this overflows in every mode.
@@ -38,7 +46,7 @@ export class GuardExpressions {
   ) {}
 
   /** For rows that are there: each must be one that a proof is about, and not ahead of it. */
-  forUpdate(entity: FencedEntity, proofs: readonly Proof[]): string {
+  forUpdate(entity: GuardedRow, proofs: readonly Proof[]): string {
     const cases = proofs.map(
       (proof) => `WHEN ${this.#rowIs(entity, proof)} AND ${this.#fenceIs(proof)} THEN ${proof.token}`,
     );
@@ -68,13 +76,13 @@ export class GuardExpressions {
     return sql.includes(this.#mark('free')) ? 'free' : null;
   }
 
-  #rowIs({ template, keyColumns, tokenColumn }: FencedEntity, { key, token }: Proof): string {
+  #rowIs({ template, keyColumns, tokenColumn }: GuardedRow, { key, token }: Proof): string {
     const values = matchKey(template, key) ?? [];
-    const parts = values.map((value, i) => this.#columnIs(keyColumns[i] as ColumnMetadata, value));
+    const parts = values.map((value, i) => this.#columnIs(keyColumns[i] as GuardedColumn, value));
     return [...parts, `${this.#name(tokenColumn.databaseName)} <= ${token}`].join(' AND ');
   }
 
-  #columnIs(column: ColumnMetadata, value: string): string {
+  #columnIs(column: GuardedColumn, value: string): string {
     const isNumber = this.dialect !== 'postgres' && isBoolean(column);
     const stored = isNumber ? String(Number(value === 'true')) : value;
     return `${asBinaryText(this.dialect, this.#name(column.databaseName))} = ${textLiteral(this.dialect, stored)}`;
@@ -106,6 +114,6 @@ export class GuardExpressions {
   }
 }
 
-function isBoolean({ type }: ColumnMetadata): boolean {
+function isBoolean({ type }: GuardedColumn): boolean {
   return type === Boolean || type === 'boolean' || type === 'bool';
 }
