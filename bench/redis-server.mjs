@@ -38,7 +38,7 @@ async function answering(port) {
   }
 }
 
-function freePort() {
+export function freePort() {
   return new Promise((resolve) => {
     const server = createServer().listen(0, '127.0.0.1', () => {
       const { port } = server.address();
