@@ -135,6 +135,17 @@ describeOnEveryDatabase('Claims of rows', (start, type) => {
       expect(next.token).toBe(2);
     });
 
+    if (type === 'mariadb') {
+      it('is not misled by a driver that counts changed rows only (C109)', async () => {
+        const counting = await database.connect({ entities: [Job], flags: ['-FOUND_ROWS'] });
+        await add(1);
+        const [job] = (await lease(counting)) as [LeasedRow<Job>];
+        for (let i = 0; i < 20; i += 1) await job.extend();
+        await job.complete({});
+        await counting.destroy();
+      });
+    }
+
     it('completes as a part of a transaction, and is undone with it', async () => {
       await add(1);
       const [job] = (await lease()) as [LeasedRow<Job>];

@@ -43,9 +43,7 @@ describeOnEveryDatabase('withRowLock()', (start, type) => {
   const keep = async (id: number): Promise<() => Promise<void>> => {
     const runner = other.createQueryRunner();
     await runner.startTransaction();
-    await runner.query(
-      `SELECT id FROM ${runner.manager.dataSource.driver.escape('order')} WHERE id = ${id} FOR UPDATE`,
-    );
+    await runner.query(`SELECT id FROM ${other.driver.escape('order')} WHERE id = ${id} FOR UPDATE`);
     return async () => {
       await runner.rollbackTransaction();
       await runner.release();

@@ -133,9 +133,7 @@ describeOnEveryDatabase('Primitives for one row', (start, type) => {
   const keep = async (id: number): Promise<() => Promise<void>> => {
     const runner = other.createQueryRunner();
     await runner.startTransaction();
-    await runner.query(
-      `SELECT id FROM ${runner.manager.dataSource.driver.escape('order')} WHERE id = ${id} FOR UPDATE`,
-    );
+    await runner.query(`SELECT id FROM ${other.driver.escape('order')} WHERE id = ${id} FOR UPDATE`);
     return async () => {
       await runner.rollbackTransaction();
       await runner.release();
