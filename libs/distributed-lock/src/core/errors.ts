@@ -146,7 +146,10 @@ export class LeaseUncertainError extends LockError {
 /** The database refused a write or a fence because a newer owner was here. That statement changed nothing. */
 export class FencedOutError extends LockError {
   readonly code = 'FENCED_OUT';
-  readonly statusCode: number = 503;
+
+  get statusCode(): number {
+    return 503;
+  }
 
   constructor(message: string, details: LockErrorDetails) {
     super(message, details, 'unknown');

@@ -1,13 +1,13 @@
 import { FencedOutError, LockError, type LockErrorDetails } from './errors.js';
 
 /**
- * A token that was handed over is not the newest any more: its holder has been succeeded. With outcome `not-started` the
- * work did not begin; with `unknown` a write of it was refused, and what it had done before stands.
- *
- * The one error that is 4xx also then: trying again with this token cannot help, and that is what its sender must know.
+ * A token that was handed over is not the newest any more: its holder has been succeeded, and trying again with this token
+ * cannot help. The work did not begin.
  */
 export class StaleTokenError extends FencedOutError {
-  override readonly statusCode = 409;
+  override get statusCode(): number {
+    return this.outcome === 'not-started' ? 409 : super.statusCode;
+  }
 }
 
 /** No token came with a call that has to show one. The work did not begin; send the token of the hold with the call. */

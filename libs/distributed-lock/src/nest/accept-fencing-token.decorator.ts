@@ -40,7 +40,7 @@ type FitsSource<M extends Method, From> = [TokenSource] extends [From] ? unknown
  *
  * The call rejects, and the handler does not run, with `FENCING_TOKEN_REQUIRED` (HTTP 428), `FENCING_TOKEN_INVALID` (400: no
  * number, two of them, from the future), `FENCED_OUT` (409), `STORE_UNAVAILABLE` (503) or `LOCK_KEY_INVALID` (400). With
- * `FENCED_OUT` (409, outcome `unknown`) it ends when a write is refused because a newer owner came meanwhile.
+ * `FENCED_OUT` (503, outcome `unknown`) it ends when a write is refused because a newer owner came meanwhile.
  *
  * @throws {LockConfigInvalidError} when the class is loaded: a template names no parameter, or this is no handler
  */

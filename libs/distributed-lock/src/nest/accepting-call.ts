@@ -2,13 +2,9 @@ import { isObservable, Observable } from 'rxjs';
 
 import {
   beginHandOver,
-  hasCode,
   labelledKey,
   LockConfigInvalidError,
-  StaleTokenError,
   TokenRequiredError,
-  type HandedOverToken,
-  type LockError,
   type OpenHandOver,
 } from '../core/index.js';
 import type { AcceptingSite } from './accepting-site.js';
@@ -37,7 +33,7 @@ export class AcceptingCall {
     if (token === undefined) return this.#invoke();
     const handedOver = { key: labelledKey(this.site.keyOf(this.#args)).key, token };
     await locks.acceptToken(handedOver, this.site.store);
-    return showing(handedOver, beginHandOver([handedOver]), () => this.#invoke());
+    return showing(beginHandOver([handedOver]), () => this.#invoke());
   }
 
   /** Undefined when none came, and none has to. */
@@ -67,48 +63,28 @@ export class AcceptingCall {
   }
 }
 
-async function showing(
-  token: HandedOverToken,
-  handOver: OpenHandOver,
-  work: () => unknown,
-): Promise<unknown> {
+async function showing(handOver: OpenHandOver, work: () => unknown): Promise<unknown> {
   try {
     const result = await handOver.run(work);
-    if (isObservable(result)) return streamed(token, handOver, result);
+    if (isObservable(result)) return streamed(handOver, result);
     handOver.end();
     return result;
   } catch (error) {
     handOver.end();
-    throw explained(token, error);
+    throw error;
   }
 }
 
-function streamed(
-  token: HandedOverToken,
-  handOver: OpenHandOver,
-  source: Observable<unknown>,
-): Observable<unknown> {
+function streamed(handOver: OpenHandOver, source: Observable<unknown>): Observable<unknown> {
   return new Observable((subscriber) => {
     subscriber.add(() => handOver.end());
     const inner = handOver.run(() =>
       source.subscribe({
         next: (value) => subscriber.next(value),
-        error: (error: unknown) => subscriber.error(explained(token, error)),
+        error: (error: unknown) => subscriber.error(error),
         complete: () => subscriber.complete(),
       }),
     );
     subscriber.add(inner);
   });
-}
-
-/** A write that was refused under the token of the sender is the sender's affair, not a failure of this service. */
-function explained({ key, token }: HandedOverToken, error: unknown): unknown {
-  if (!hasCode(error, 'FENCED_OUT') || error instanceof StaleTokenError) return error;
-  const { key: refused, store, outcome } = error as LockError;
-  if (refused !== key) return error;
-  return new StaleTokenError(
-    `A write under "${key}" was refused: token ${token}, with which this call came, is not the newest any more. What the ` +
-      'call did before stands; its sender has to stop.',
-    { key, store, outcome, cause: error },
-  );
 }

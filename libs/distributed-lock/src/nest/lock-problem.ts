@@ -31,15 +31,14 @@ export class LockHttpException extends HttpException {
  * For catch-all filters: `const exception = toHttpException(error) ?? error`.
  *
  * Busy is 423 with `Retry-After`, a store that does not answer 503. Whenever it is unknown what the work did, the status
- * is 503 and never 4xx, which payment clients read as "not executed". The one exception is the stale token of a
- * `@AcceptFencingToken` route: 409 also when a write was refused half-way, because no second try can help its sender.
+ * is 503 and never 4xx, which payment clients read as "not executed".
  *
  * @returns undefined for anything but an error of a lock
  */
 export function toHttpException(error: unknown): LockHttpException | undefined {
   if (!isLockError(error)) return undefined;
   const { code, outcome } = error;
-  const status = outcome === 'unknown' && !isStaleToken(error) ? 503 : error.statusCode;
+  const status = outcome === 'unknown' ? 503 : error.statusCode;
   const title = STATUS_CODES[status] ?? 'Error';
   const problem = {
     type: 'about:blank',
@@ -51,10 +50,6 @@ export function toHttpException(error: unknown): LockHttpException | undefined {
   } as const;
   const headers = { 'Content-Type': 'application/problem+json; charset=utf-8', ...retryAfter(error, status) };
   return new LockHttpException(problem, headers, error);
-}
-
-function isStaleToken({ code, statusCode }: LockError): boolean {
-  return code === 'FENCED_OUT' && statusCode === 409;
 }
 
 /** For those who send fencing tokens along. */
