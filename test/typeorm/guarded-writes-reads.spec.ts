@@ -49,8 +49,9 @@ describeOnEachDatabase('readAndFence()', (start, type) => {
 
   it('is one statement on PostgreSQL, and a stamp and a read in one transaction elsewhere', async () => {
     await lease.run(() => readAndFence(Invoice, { id }));
+    const begin = type === 'sqlite' ? 'BEGIN' : 'START';
     if (type === 'postgres') expect(statements).toHaveLength(1);
-    else expect(statements.map((sql) => sql.split(' ')[0])).toEqual(['BEGIN', 'UPDATE', 'SELECT', 'COMMIT']);
+    else expect(statements.map((sql) => sql.split(' ')[0])).toEqual([begin, 'UPDATE', 'SELECT', 'COMMIT']);
   });
 
   it('gives what can be saved under the same lock, and not later', async () => {

@@ -7,7 +7,7 @@ import {
   LockNotHeldError,
   type Lease,
 } from '../core/index.js';
-import { dialectOf, driverCode } from './sql/index.js';
+import { dialectOf, isSerializationFailure } from './sql/index.js';
 import { guardOf, guardsOfLease, type DataSourceGuard, type Isolation } from './guard/index.js';
 
 export interface FencedTransactionOptions {
@@ -17,17 +17,16 @@ export interface FencedTransactionOptions {
   readonly isolation?: Isolation;
 }
 
-const SERIALIZATION_FAILURE = '40001';
-
 /**
  * Runs `work` in a transaction that a stale owner cannot commit: its first statement pins the fence rows of the locks held
  * here, so that no successor can begin before the transaction has ended, and it commits only while these locks are held.
  *
  * `work` gets the manager of the transaction. Inside a transaction of the same DataSource it becomes a part of that one,
- * which is fenced from then on. On PostgreSQL, the server ends the transaction when it stands idle for longer than the
- * leases had left at this point, so that a stopped owner does not keep its successor out for ever. SQLite has neither share locks nor such a limit: there the
- * transaction is the only writer of the whole file from its first statement on, and a stopped process keeps everybody out
- * until it goes on or is killed.
+ * which is fenced from then on. On PostgreSQL and MariaDB (there in whole seconds, rounded up), the server ends the
+ * transaction when it stands idle for longer than the leases had left at this point, so that a stopped owner does not keep
+ * its successor out for ever. MySQL has no such limit, and SQLite neither that nor share locks: there the transaction is the
+ * only writer of the whole file from its first statement on. On both, a stopped process keeps its successor out until it
+ * goes on or is killed.
  *
  * @throws {FencedOutError} a newer owner is there; nothing was written
  * @throws {LeaseLostError | LeaseUncertainError} a lock was lost or is in doubt; nothing was written
@@ -59,7 +58,7 @@ export async function fencedTransaction<T>(
   const run = (): Promise<T> => transaction(manager, isolation, pinned);
   return run().catch((error: unknown) => {
     // The fence was raised between the snapshot and the pin. A savepoint would keep the snapshot: only a new one helps.
-    if (outer || entered || driverCode(error) !== SERIALIZATION_FAILURE) throw error;
+    if (outer || entered || !isSerializationFailure(error)) throw error;
     return run();
   });
 }
@@ -87,16 +86,40 @@ async function pin(guard: DataSourceGuard, runner: QueryRunner, lease: Lease): P
 
 /** A shorter limit of the application's own stays. */
 async function limitIdling(
-  { dataSource }: DataSourceGuard,
+  { dataSource, transactions }: DataSourceGuard,
   runner: QueryRunner,
   leases: readonly Lease[],
 ): Promise<void> {
-  if (dialectOf(dataSource) !== 'postgres') return;
   const limitMs = Math.max(1, Math.floor(Math.min(...leases.map((lease) => lease.remainingMs))));
+  switch (dialectOf(dataSource)) {
+    case 'postgres':
+      return void (await runner.query(
+        `SELECT set_config(name, CASE WHEN CAST(setting AS bigint) BETWEEN 1 AND ${limitMs} THEN setting ELSE '${limitMs}' END, true) ` +
+          "FROM pg_settings WHERE name = 'idle_in_transaction_session_timeout'",
+      ));
+    case 'mysql':
+      return limitIdlingOnMariaDb(transactions, runner, Math.ceil(limitMs / 1_000));
+    case 'sqlite':
+      return;
+  }
+}
+
+/** MySQL has no such limit, and reads the rest as a comment. The limit is the connection's, so it is put back afterwards. */
+async function limitIdlingOnMariaDb(
+  transactions: DataSourceGuard['transactions'],
+  runner: QueryRunner,
+  seconds: number,
+): Promise<void> {
+  const limit = '@@SESSION.idle_transaction_timeout';
+  const shorter = `IF(${limit} BETWEEN 1 AND ${seconds}, ${limit}, ${seconds})`;
+  const transaction = transactions.of(runner);
+  const remembered = transaction?.afterwards ? '@lock_idle_limit' : limit;
   await runner.query(
-    `SELECT set_config(name, CASE WHEN CAST(setting AS bigint) BETWEEN 1 AND ${limitMs} THEN setting ELSE '${limitMs}' END, true) ` +
-      "FROM pg_settings WHERE name = 'idle_in_transaction_session_timeout'",
+    `SET @lock_idle_limit = @lock_idle_limit /*M!, @lock_idle_limit = ${remembered}, SESSION idle_transaction_timeout = ${shorter} */`,
   );
+  if (transaction)
+    transaction.afterwards =
+      'SET /*M! SESSION idle_transaction_timeout = @lock_idle_limit, */ @lock_idle_limit = NULL';
 }
 
 function requireLevel(asked: Isolation | undefined, open: Isolation | undefined): void {

@@ -45,7 +45,15 @@ export class RunnerGuard {
     // Not an async function: BEGIN has to mark the caller's chain.
     const guarded: Query = (sql, ...rest) => {
       const sent = this.parts.sqlite?.immediate(sql) ?? sql;
-      return this.#run(runner, sql, () => query(sent, ...rest)).catch((error: unknown) => {
+      const run = async (): Promise<unknown> => {
+        const afterwards = this.parts.transactions.of(runner)?.afterwards;
+        const result = await this.#run(runner, sql, () => query(sent, ...rest));
+        // A connection that cannot be told is lost, and its settings with it.
+        if (afterwards && !this.parts.transactions.of(runner)) await query(afterwards).catch(() => undefined);
+        return result;
+      };
+      return run().catch((error: unknown) => {
+        this.parts.transactions.failed(runner, error);
         const explained = this.#explained(sql, error);
         if (explained instanceof FencedOutError) this.parts.transactions.doom(runner, explained);
         throw explained;

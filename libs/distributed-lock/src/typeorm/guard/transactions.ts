@@ -3,6 +3,7 @@ import { AsyncLocalStorage } from 'node:async_hooks';
 import type { QueryRunner } from 'typeorm';
 
 import { contextLeases, FencedOutError, type Lease } from '../../core/index.js';
+import { driverCode } from '../sql/index.js';
 import { unfencedReason } from './unfenced.js';
 
 /** A transaction of a guarded DataSource, from BEGIN to COMMIT or ROLLBACK. */
@@ -15,6 +16,10 @@ export interface Transaction {
   open: boolean;
   /** The refusal after which it must not commit, even if user code swallows it. */
   doom: FencedOutError | undefined;
+  /** After this the server has rolled it back by itself, and later statements would commit one by one. */
+  undoneBy: Error | undefined;
+  /** SQL that puts a setting of the connection back when it has ended. */
+  afterwards: string | undefined;
 }
 
 export type Isolation = NonNullable<Parameters<QueryRunner['startTransaction']>[0]>;
@@ -26,6 +31,7 @@ interface Mark {
   readonly outer: Mark | undefined;
 }
 
+const UNHARMED = { doom: undefined, undoneBy: undefined, afterwards: undefined };
 const NOWHERE = { transaction: { open: false } as Transaction };
 
 /** PostgreSQL rolled back what was to be committed, because a statement of it had failed. Nothing of it was written. */
@@ -93,10 +99,18 @@ export class Transactions {
     if (transaction) transaction.doom ??= refusal;
   }
 
+  /** Tells of the error of a statement. */
+  failed(runner: QueryRunner, error: unknown): void {
+    const transaction = this.of(runner);
+    if (transaction && error instanceof Error && UNDOES_ALL.test(driverCode(error)))
+      transaction.undoneBy ??= error;
+  }
+
   /**
    * Before a statement is sent; in the caller's turn, so that BEGIN marks the caller's chain.
    *
    * @throws {FencedOutError} the transaction had a write refused
+   * @throws {QueryFailedError} the server has rolled it back; once more what it said then
    * @throws {LeaseLostError | LeaseUncertainError | LockNotHeldError} it is to commit, and a lease it began under is over
    */
   beforeStatement(runner: QueryRunner, sql: string): Control {
@@ -104,7 +118,10 @@ export class Transactions {
     const transaction = this.of(runner);
     // Whoever commits is a part, even where the mark did not reach its chain.
     const isPart = !this.oneConnectionForAll || control === 'commit' || this.current() === transaction;
-    if (isPart && transaction?.doom && !/^\s*(?:rollback|abort)\b/i.test(sql)) throw doomed(transaction.doom);
+    if (isPart && transaction && !/^\s*(?:rollback|abort)\b/i.test(sql)) {
+      if (transaction.doom) throw doomed(transaction.doom);
+      if (transaction.undoneBy) throw transaction.undoneBy;
+    }
     if (control === 'begin') this.markChain(runner);
     if (control === 'commit') for (const lease of transaction?.leases ?? []) lease.assertHeld();
     return control;
@@ -133,7 +150,7 @@ export class Transactions {
     if (known) return known;
     const held = unfencedReason() === undefined ? contextLeases() : [];
     const leases = new Set(held.filter((lease) => lease.state.kind !== 'released'));
-    const transaction = { runner, leases, isolation, open: true, doom: undefined };
+    const transaction = { runner, leases, isolation, open: true, ...UNHARMED };
     this.#open.set(runner, transaction);
     return transaction;
   }
@@ -149,6 +166,9 @@ function openMark(mark: Mark | undefined): Mark | undefined {
   while (open && !open.transaction.open) open = open.outer;
   return open;
 }
+
+/** Errors with which MySQL ends the transaction. PostgreSQL refuses the rest by itself, and SQLite does no such thing. */
+const UNDOES_ALL = /^ER_(?:LOCK_DEADLOCK|CHECKREAD)$/;
 
 const LEADING = String.raw`^(?:\s|--[^\n]*\n|/\*[\s\S]*?\*/)*`;
 const BEGIN = new RegExp(`${LEADING}(?:begin|start\\s+transaction)\\b`, 'i');
