@@ -25,7 +25,7 @@ export type Step = (typeof STEPS)[number];
 
 /** What one calling process is told, as JSON in its first argument. */
 export interface CallerOrder {
-  /** `redis://…`, `postgres://…`, or a path to a SQLite file. */
+  /** `redis://…`, `postgres://…`, `mysql://…`, or a path to a SQLite file. */
   readonly place: string;
   readonly leaseMs: number;
   readonly calls: readonly CallOrder[];
@@ -110,6 +110,9 @@ function storeAt(place: string): IdempotencyStore {
     return typeormIdempotencyStore({
       dataSource: new DataSource({ type: 'postgres', url: place }),
     });
+  }
+  if (place.startsWith('mysql:')) {
+    return typeormIdempotencyStore({ dataSource: new DataSource({ type: 'mysql', url: place }) });
   }
   const driver: unknown = createRequire(import.meta.url)('libsql');
   const dataSource = new DataSource({ type: 'better-sqlite3', driver, database: place, enableWAL: true });

@@ -5,12 +5,12 @@ import { join } from 'node:path';
 
 import { DataSource, type DataSourceOptions } from 'typeorm';
 
-import { startPostgres } from '../servers/index.js';
+import { startMariaDb, startPostgres } from '../servers/index.js';
 
 /** A database of the test's own. */
 export interface RecordDatabase {
   readonly options: DataSourceOptions;
-  /** For child processes: `postgres://…`, or a path to a SQLite file. */
+  /** For child processes: `postgres://…`, `mysql://…`, or a path to a SQLite file. */
   readonly place: string;
   stop(): Promise<void>;
 }
@@ -19,6 +19,12 @@ export async function startPostgresRecords(): Promise<RecordDatabase> {
   const server = await startPostgres();
   const { url } = server;
   return { options: { type: 'postgres', url }, place: url, stop: () => server.stop() };
+}
+
+export async function startMariaDbRecords(): Promise<RecordDatabase> {
+  const server = await startMariaDb();
+  const { url } = server;
+  return { options: { type: 'mysql', url }, place: url, stop: () => server.stop() };
 }
 
 export function startSqliteRecords(): Promise<RecordDatabase> {

@@ -3,34 +3,51 @@ import { redisIdempotencyStore } from 'nestjs-distributed-lock/redis';
 import { createIdempotencyTable, typeormIdempotencyStore } from 'nestjs-distributed-lock/typeorm';
 
 import { describeWithServers, startRedis } from '../servers/index.js';
-import { sourceOf, startPostgresRecords, startSqliteRecords, type RecordDatabase } from './databases.js';
+import {
+  sourceOf,
+  startMariaDbRecords,
+  startPostgresRecords,
+  startSqliteRecords,
+  type RecordDatabase,
+} from './databases.js';
 
 /** A place that keeps records, for as long as a test runs. */
 export interface StorePlace {
   /** A store on a connection of its own, as another process would have. */
   connect(): IdempotencyStore;
-  /** For child processes: `redis://…`, `postgres://…`, or a path to a SQLite file; null for memory. */
+  /** For child processes: `redis://…`, `postgres://…`, `mysql://…`, or a path to a SQLite file; null for memory. */
   readonly place: string | null;
   stop(): Promise<void>;
 }
 
-/** Runs the same tests on every store, on real servers. */
-export function describeOnEachStore(title: string, body: (start: () => Promise<StorePlace>) => void): void {
-  describe(`${title}, in memory`, () => body(inMemory));
-  describeOnEachSharedStore(title, body);
+export type StoreKind = keyof typeof STORES;
+type Body = (start: () => Promise<StorePlace>) => void;
+
+/** Runs the same tests on stores of these kinds, on real servers. */
+export function describeOn(kinds: readonly StoreKind[], title: string, body: Body): void {
+  for (const kind of kinds) {
+    const { name, servers, start } = STORES[kind];
+    describeWithServers(servers, `${title}, ${name}`, () => body(start));
+  }
+}
+
+/** Runs the same tests on every store. */
+export function describeOnEachStore(title: string, body: Body): void {
+  describeOn(['memory', 'redis', 'postgres', 'mariadb', 'sqlite'], title, body);
 }
 
 /** Runs the same tests on every store that several processes can share. */
-export function describeOnEachSharedStore(
-  title: string,
-  body: (start: () => Promise<StorePlace>) => void,
-): void {
-  describeWithServers(['redis'], `${title}, on Redis`, () => body(onRedis));
-  describeWithServers(['postgres'], `${title}, on PostgreSQL`, () =>
-    body(() => inDatabase(startPostgresRecords())),
-  );
-  describe(`${title}, on SQLite`, () => body(() => inDatabase(startSqliteRecords())));
+export function describeOnEachSharedStore(title: string, body: Body): void {
+  describeOn(['redis', 'postgres', 'mariadb', 'sqlite'], title, body);
 }
+
+const STORES = {
+  memory: { name: 'in memory', servers: [], start: inMemory },
+  redis: { name: 'on Redis', servers: ['redis'], start: onRedis },
+  postgres: { name: 'on PostgreSQL', servers: ['postgres'], start: () => inDatabase(startPostgresRecords()) },
+  mariadb: { name: 'on MariaDB', servers: ['mariadb'], start: () => inDatabase(startMariaDbRecords()) },
+  sqlite: { name: 'on SQLite', servers: [], start: () => inDatabase(startSqliteRecords()) },
+} as const;
 
 function inMemory(): Promise<StorePlace> {
   const store = memoryIdempotencyStore({ maxRecords: 100_000 });

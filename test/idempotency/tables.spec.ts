@@ -15,7 +15,13 @@ import {
   settle,
   take,
 } from './contract/steps.js';
-import { sourceOf, startPostgresRecords, startSqliteRecords, type RecordDatabase } from './databases.js';
+import {
+  sourceOf,
+  startMariaDbRecords,
+  startPostgresRecords,
+  startSqliteRecords,
+  type RecordDatabase,
+} from './databases.js';
 
 function describeTable(title: string, start: () => Promise<RecordDatabase>): void {
   describe(title, () => {
@@ -83,6 +89,10 @@ function describeTable(title: string, start: () => Promise<RecordDatabase>): voi
 }
 
 describeTable('the idempotency table on SQLite', startSqliteRecords);
+
+describeWithServers(['mariadb'], 'MariaDB', () => {
+  describeTable('the idempotency table on MariaDB', startMariaDbRecords);
+});
 
 describeWithServers(['postgres'], 'PostgreSQL', () => {
   describeTable('the idempotency table on PostgreSQL', startPostgresRecords);

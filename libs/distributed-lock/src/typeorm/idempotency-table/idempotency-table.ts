@@ -2,7 +2,8 @@ import type { DataSource } from 'typeorm';
 
 import { LockConfigInvalidError } from '../../core/index.js';
 import { createOnce, openOwnConnection } from '../connection/index.js';
-import { dialectOf } from '../sql/index.js';
+import { type Dialect, dialectOf } from '../sql/index.js';
+import { mysqlRecords } from './mysql-records.js';
 import { postgresRecords } from './postgres-records.js';
 import type { RecordStatements } from './record-statements.js';
 import { sqliteRecords } from './sqlite-records.js';
@@ -12,9 +13,10 @@ export const DEFAULT_IDEMPOTENCY_TABLE = 'idempotency_record';
 /** Leaves room for the name of its index. */
 const IDENTIFIER = /^[A-Za-z_][A-Za-z0-9_]{0,49}$/;
 
-const DIALECTS: Readonly<Record<string, (table: string, name: string) => RecordStatements>> = {
+const DIALECTS: Readonly<Record<Dialect, (table: string, name: string) => RecordStatements>> = {
   postgres: postgresRecords,
   sqlite: sqliteRecords,
+  mysql: mysqlRecords,
 };
 
 /**
@@ -55,12 +57,6 @@ export function recordStatements(dataSource: DataSource, table: string): RecordS
   }
   const dialect = dialectOf(dataSource);
   const statements = DIALECTS[dialect];
-  if (!statements) {
-    throw new LockConfigInvalidError(
-      `Idempotency records cannot be kept in a database of type "${dataSource.options.type}" yet; ` +
-        'use PostgreSQL, SQLite, or redisIdempotencyStore().',
-    );
-  }
   const { schema } = dataSource.options as { readonly schema?: string };
   const qualifies = dialect === 'postgres' && schema !== undefined;
   return statements(qualifies ? `"${schema.replaceAll('"', '""')}"."${table}"` : `"${table}"`, table);

@@ -33,8 +33,8 @@ const BOOT_TIMEOUT_MS = 5_000;
 const MOST_RACES = 50;
 
 /**
- * Idempotency records in a table of the application's own database: PostgreSQL, or a SQLite file that all processes of one
- * machine share. One statement to claim, one to complete, one to replay.
+ * Idempotency records in a table of the application's own database: PostgreSQL, MySQL, MariaDB, or a SQLite file that all
+ * processes of one machine share. One statement to claim and one to complete; one to replay, and two on MySQL and MariaDB.
  *
  * Statements run on connections of the store's own and commit by themselves, so a duplicate is seen at once, and takes
  * nothing from the application's pool while it waits. Only the database's clock counts. Expired rows stay until they are
@@ -143,7 +143,10 @@ class TypeOrmIdempotencyStore implements IdempotencyStore {
 
   /** What the database has against the table; it may also not have answered at all. */
   #complaintOf(error: unknown): string {
-    const refused = /^(?:42|3F)...$|^SQLITE_ERROR$/.test(driverCode(error));
+    const refused =
+      /^(?:42|3F)...$|^SQLITE_ERROR$|^ER_(?:NO_SUCH_TABLE|BAD_FIELD_ERROR|NO_DB_ERROR|\w+ACCESS_DENIED_ERROR)$/.test(
+        driverCode(error),
+      );
     if (refused) return (error as Error).message;
     throw new StoreUnavailableError(
       `The database of the idempotency table "${this.table}" gave no answer. Nothing was claimed; ` +

@@ -1,0 +1,4 @@
+import { describeOn } from './each-store.js';
+import { raceForRecords } from './races.js';
+
+describeOn(['sqlite', 'mariadb'], 'a race for a record', raceForRecords);
