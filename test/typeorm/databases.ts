@@ -23,13 +23,11 @@ export function describeOnEachDatabase(title: string, body: Body): void {
   describeWithServers(['postgres'], `${title}, on PostgreSQL`, () =>
     body(() => postgres.start(), 'postgres'),
   );
-  if (process.env['TRY_MARIADB'] === '1') describeOnMariaDb(title, body);
+  describeOnMariaDb(title, body);
 }
 
-export function describeOnEveryDatabase(title: string, body: Body): void {
-  describeOnEachDatabase(title, body);
-  if (process.env['TRY_MARIADB'] !== '1') describeOnMariaDb(title, body);
-}
+/** The name it had while MariaDB was not everywhere. */
+export const describeOnEveryDatabase = describeOnEachDatabase;
 
 export function describeOnMariaDb(title: string, body: Body): void {
   describeWithServers(['mariadb'], `${title}, on MariaDB`, () => body(() => mariaDb.start(), 'mariadb'));
