@@ -1,4 +1,4 @@
-import { Column, Entity, PrimaryColumn, VersionColumn } from 'typeorm';
+import { Column, Entity, PrimaryColumn, Raw, VersionColumn } from 'typeorm';
 
 import type { Lease } from 'nestjs-distributed-lock';
 import { FencedBy, fenced, LockTokenColumn, unfenced } from 'nestjs-distributed-lock/typeorm';
@@ -142,6 +142,17 @@ describeOnEachDatabase('A statement of fenced(repository)', (start, type) => {
     expect((await lease.run(() => invoices().restore(drafts))).affected).toBe(1);
     await lease.run(() => lines().delete({ invoice: { id } }));
     expect((await lease.run(() => invoices().delete(drafts))).affected).toBe(1);
+  });
+
+  it('does not mind them either where the database looks at the guard before it looks at the criteria', async () => {
+    await owner.repository(Label).save({ name: 'DRAFT' });
+    await lease.run(async () => {
+      await lines().delete({ invoice: { id } });
+      await owner.repository(Invoice).update({ id }, { status: 'DRAFT' });
+      const costly = Raw((column) => `(SELECT COUNT(*) FROM label WHERE name = ${column}) > 0`);
+      expect((await invoices().delete({ status: costly as never })).affected).toBe(1);
+    });
+    expect(await owner.repository(Invoice).count()).toBe(2);
   });
 
   it('is refused once there is a successor, whether that has written or not', async () => {
