@@ -209,11 +209,11 @@ describeOnEachDatabase('fencedTransaction() while renewals go unanswered', (star
     const work = async (owners: Owners): Promise<void> => {
       const owner = await owners.add();
       await seed(owner, '1');
-      const lease = await owner.locks.acquire('invoice:1', { ttlMs: 1_500 });
+      const lease = await owner.locks.acquire('invoice:1', { ttlMs: 3_000 });
       const committing = lease.run(() =>
         fencedTransaction(async (manager) => {
           await manager.update(Invoice, { id: '1' }, { status: 'SETTLED' });
-          while (lease.remainingMs > 450) await pause(10);
+          while (lease.remainingMs > 950) await pause(10);
         }),
       );
       await expect(committing).rejects.toMatchObject({ code: 'LEASE_UNCERTAIN' });

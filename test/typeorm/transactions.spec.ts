@@ -115,6 +115,18 @@ describeOnEachDatabase('A transaction of a guarded DataSource', (start, type) =>
     expect(await second.repository(Label).countBy({ name: `label ${id}` })).toBe(0);
   });
 
+  it('does not commit for a stale owner that does not know, not even rows that no lock protects', async () => {
+    const stale = await owners.hold(first, `invoice:${id}`);
+    const current = await owners.takeOver(stale, second);
+    const name = `label ${id}`;
+    const commits = stale.run(() =>
+      first.dataSource.transaction((manager) => manager.insert(Label, { name })),
+    );
+    await expect(commits).rejects.toMatchObject(fencedOut);
+    expect(await second.repository(Label).countBy({ name })).toBe(0);
+    await current.release();
+  });
+
   it('does not commit when its call has given the lock back meanwhile (C129)', async () => {
     let late: Promise<unknown> = Promise.resolve();
     await first.locks.withLock(`invoice:${id}`, async () => {

@@ -1,12 +1,6 @@
 import type { DataSource, EntityManager, QueryRunner } from 'typeorm';
 
-import {
-  contextLeases,
-  FencedOutError,
-  LockConfigInvalidError,
-  LockNotHeldError,
-  type Lease,
-} from '../core/index.js';
+import { contextLeases, LockConfigInvalidError, LockNotHeldError, type Lease } from '../core/index.js';
 import { dialectOf, isSerializationFailure } from './sql/index.js';
 import { guardOf, guardsOfLease, type DataSourceGuard, type Isolation } from './guard/index.js';
 
@@ -27,6 +21,8 @@ export interface FencedTransactionOptions {
  * its successor out for ever. MySQL has no such limit, and SQLite neither that nor share locks: there the transaction is the
  * only writer of the whole file from its first statement on. On both, a stopped process keeps its successor out until it
  * goes on or is killed.
+ *
+ * Other transactions that begin under a lock look at the fence when they write a fenced row, and when they commit.
  *
  * @throws {FencedOutError} a newer owner is there; nothing was written
  * @throws {LeaseLostError | LeaseUncertainError} a lock was lost or is in doubt; nothing was written
@@ -50,7 +46,7 @@ export async function fencedTransaction<T>(
   const pinned = async (manager: EntityManager): Promise<T> => {
     const runner = manager.queryRunner as QueryRunner;
     await limitIdling(guard, runner, leases);
-    for (const lease of leases) await pin(guard, runner, lease);
+    for (const lease of leases) await guard.pins.pin(runner, lease);
     entered = true;
     return work(manager);
   };
@@ -69,19 +65,6 @@ function transaction<T>(
   work: (manager: EntityManager) => Promise<T>,
 ): Promise<T> {
   return isolation === undefined ? manager.transaction(work) : manager.transaction(isolation, work);
-}
-
-async function pin(guard: DataSourceGuard, runner: QueryRunner, lease: Lease): Promise<void> {
-  const { fence, rows, transactions } = guard;
-  if (!fence.isRaised(lease)) await fence.raiseLate(runner, lease);
-  if (await rows.pin(runner, lease)) return transactions.fence(runner, lease);
-  const refusal = new FencedOutError(
-    `The work under "${lease.key}" (token ${lease.token}) did not begin: a newer owner has the lock. Its transaction will ` +
-      'not commit; stop here and read the data again.',
-    { key: lease.key, store: lease.store },
-  );
-  transactions.doom(runner, refusal);
-  throw refusal;
 }
 
 /** A shorter limit of the application's own stays. */

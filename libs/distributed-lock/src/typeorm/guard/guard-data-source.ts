@@ -6,6 +6,7 @@ import { copyUpdatedValues } from './copied-values.js';
 import { DataSourceFence } from './data-source-fence.js';
 import { dialectOf } from '../sql/index.js';
 import { fencedEntitiesOf, type FencedEntity, type UnfencedWrites } from '../entities/index.js';
+import type { FencePins } from './fence-pins.js';
 import type { FencedReads } from './fenced-reads.js';
 import { FenceRows, fenceTable } from '../fence/index.js';
 import { followManagers } from './followed-managers.js';
@@ -33,7 +34,7 @@ export interface GuardOptions {
 export interface DataSourceGuard {
   readonly dataSource: DataSource;
   readonly fence: DataSourceFence;
-  readonly rows: FenceRows;
+  readonly pins: FencePins;
   readonly transactions: Transactions;
   readonly selfTest: SelfTest;
   readonly reads: FencedReads;
@@ -121,8 +122,8 @@ function install(
     onConcern,
   });
   const parts = guardParts({ dataSource, dialect, locks, entities, fence, rows, transactions });
-  const { entityOf, reads, statements, junctionGuard } = parts;
-  const guard = { dataSource, fence, rows, transactions, reads, selfTest, entityOf };
+  const { entityOf, pins, reads, statements, junctionGuard } = parts;
+  const guard = { dataSource, fence, pins, transactions, reads, selfTest, entityOf };
 
   for (const subscriber of [...parts.writeGuards, junctionGuard]) subscribe(dataSource, subscriber);
   subscribe(dataSource, {

@@ -7,6 +7,7 @@ import type { DataSourceFence } from './data-source-fence.js';
 import type { Dialect } from '../sql/index.js';
 import { fencedJunctionsOf, type FencedEntity } from '../entities/index.js';
 import { FenceChecks } from './fence-checks.js';
+import { FencePins } from './fence-pins.js';
 import { FencedReads } from './fenced-reads.js';
 import { fenceTable, type FenceRows } from '../fence/index.js';
 import { GuardExpressions } from './guard-expression.js';
@@ -61,6 +62,7 @@ export function guardParts({
   return {
     entityOf,
     expressions,
+    pins: new FencePins(fence, rows, transactions),
     proofs,
     refusals,
     statements,

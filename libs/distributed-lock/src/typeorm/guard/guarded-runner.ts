@@ -1,6 +1,7 @@
 import type { QueryRunner } from 'typeorm';
 
 import { FencedOutError } from '../../core/index.js';
+import type { FencePins } from './fence-pins.js';
 import { type GuardExpressions, isLaxSession } from './guard-expression.js';
 import { override } from './override.js';
 import { isAboutToken, isRefusedNull } from './refused-null.js';
@@ -18,6 +19,7 @@ export interface RunnerGuardParts {
   readonly transactions: Transactions;
   readonly expressions: GuardExpressions;
   readonly statements: StatementGuards;
+  readonly pins: FencePins;
   readonly proofs: Proofs;
   readonly refusals: Refusals;
   /** How statements wait, where the driver cannot. */
@@ -63,11 +65,12 @@ export class RunnerGuard {
   }
 
   async #run(runner: QueryRunner, sql: string, send: () => Promise<unknown>): Promise<unknown> {
-    const { transactions, net, sqlite } = this.parts;
+    const { transactions, net, pins, sqlite } = this.parts;
     const outer = transactions.of(runner);
     const control = transactions.beforeStatement(runner, sql);
     try {
       for (const stamp of net.admit(sql)) await stamp.run(runner);
+      if (control === 'commit') await pins.pinBeforeCommit(runner);
       const result = await (sqlite ? sqlite.send(sql, send) : send());
       transactions.afterStatement(runner, control);
       return result;

@@ -4,6 +4,7 @@ import type { QueryRunner } from 'typeorm';
 
 import { contextLeases, FencedOutError, type Lease } from '../../core/index.js';
 import { driverCode } from '../sql/index.js';
+import { currentOperation } from './operations.js';
 import { unfencedReason } from './unfenced.js';
 
 /** A transaction of a guarded DataSource, from BEGIN to COMMIT or ROLLBACK. */
@@ -11,6 +12,8 @@ export interface Transaction {
   readonly runner: QueryRunner;
   /** What was held when it began, and what it was fenced by since. It commits only while all of them are held. */
   readonly leases: Set<Lease>;
+  /** Those whose fence row stays as it is until the end. */
+  readonly pinned: Set<Lease>;
   /** What its BEGIN asked for; undefined: the default of the database, or begun in SQL. */
   readonly isolation: Isolation | undefined;
   open: boolean;
@@ -89,9 +92,17 @@ export class Transactions {
     return transaction;
   }
 
-  /** From now on the transaction of `runner` commits only while the lease is held, whenever it began. */
-  fence(runner: QueryRunner, lease: Lease): void {
-    this.of(runner)?.leases.add(lease);
+  /** The fence row is pinned: from now on the transaction of `runner` is under this lease, whenever it began. */
+  pinned(runner: QueryRunner, lease: Lease): void {
+    const transaction = this.of(runner);
+    transaction?.leases.add(lease);
+    transaction?.pinned.add(lease);
+  }
+
+  /** Under what the transaction of `runner` is, though the fence was not asked yet. */
+  unpinned(runner: QueryRunner): readonly Lease[] {
+    const { leases = [], pinned } = this.of(runner) ?? {};
+    return [...leases].filter((lease) => !pinned?.has(lease));
   }
 
   doom(runner: QueryRunner, refusal: FencedOutError): void {
@@ -150,7 +161,9 @@ export class Transactions {
     if (known) return known;
     const held = unfencedReason() === undefined ? contextLeases() : [];
     const leases = new Set(held.filter((lease) => lease.state.kind !== 'released'));
-    const transaction = { runner, leases, isolation, open: true, ...UNHARMED };
+    // What save() and its like begin for themselves is no more than their statements.
+    const pinned = new Set(currentOperation() ? leases : []);
+    const transaction = { runner, leases, pinned, isolation, open: true, ...UNHARMED };
     this.#open.set(runner, transaction);
     return transaction;
   }
