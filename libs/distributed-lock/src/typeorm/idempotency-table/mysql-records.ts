@@ -203,7 +203,7 @@ function micros(durationMs: number): number {
 function asRow(found: Readonly<Record<string, unknown>>): RecordRow {
   const text = (column: string): string | null => {
     const value = found[column];
-    return value === null || value === undefined ? null : String(value as Buffer | string);
+    return Buffer.isBuffer(value) ? value.toString() : ((value ?? null) as string | null);
   };
   const number = (column: string): number | null => (found[column] === null ? null : Number(found[column]));
   return {
