@@ -81,4 +81,22 @@ describeOnEachDatabase('The self-test of the guards', (start) => {
     await dataSource.destroy();
     expect(await body()).toBe('entered');
   });
+
+  it('finds a token column that somebody has made nullable, and lets nobody in', async () => {
+    const dataSource = await owners.database.connect({ entities: [Invoice, InvoiceLine, Label] });
+    const column = dataSource.driver.escape('lockToken');
+    const make = async (type: string): Promise<void> => {
+      await dataSource.query(`ALTER TABLE invoice_line DROP COLUMN ${column}`);
+      await dataSource.query(`ALTER TABLE invoice_line ADD COLUMN ${column} ${type}`);
+    };
+    await make('bigint DEFAULT 0');
+    guardDataSource(dataSource, owner.locks);
+    await expect(body()).rejects.toMatchObject({
+      code: 'LOCK_CONFIG_INVALID',
+      message: expect.stringContaining('column lockToken of table invoice_line takes NULL') as string,
+    });
+    await make('bigint NOT NULL DEFAULT 0');
+    expect(await body()).toBe('entered');
+    await dataSource.destroy();
+  });
 });

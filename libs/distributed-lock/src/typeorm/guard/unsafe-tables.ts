@@ -11,7 +11,38 @@ export async function unsafeTable(
   dialect: Dialect,
   entities: readonly FencedEntity[],
 ): Promise<string | null> {
-  if (dialect !== 'mysql') return null;
+  return (
+    (dialect === 'mysql' ? await unsafeOnMySql(dataSource, entities) : null) ??
+    (await nullableToken(dataSource, entities))
+  );
+}
+
+/** A guard refuses by a NULL that the column does not take. One that takes it would lose its token to a stale write. */
+async function nullableToken(
+  dataSource: DataSource,
+  entities: readonly FencedEntity[],
+): Promise<string | null> {
+  const runner = dataSource.createQueryRunner();
+  try {
+    for (const { metadata, tokenColumn } of entities) {
+      const table = await runner.getTable(metadata.tablePath);
+      const { databaseName } = tokenColumn;
+      if (table?.findColumnByName(databaseName)?.isNullable)
+        return (
+          `column ${databaseName} of table ${metadata.tableName} takes NULL, so it cannot refuse anything; make it ` +
+          'bigint NOT NULL DEFAULT 0, as addLockTokenColumn() does'
+        );
+    }
+    return null;
+  } finally {
+    await runner.release();
+  }
+}
+
+async function unsafeOnMySql(
+  dataSource: DataSource,
+  entities: readonly FencedEntity[],
+): Promise<string | null> {
   const [session] = await dataSource.query<Rows>('SELECT @@SESSION.sql_mode AS sql_mode');
   if (!String(session?.['sql_mode']).includes('STRICT_'))
     return (
