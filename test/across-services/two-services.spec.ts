@@ -1,7 +1,7 @@
 import { LockService, memoryStore, type Lease, type LockStore } from 'nestjs-distributed-lock';
 import type { DataSource } from 'typeorm';
 
-import { describeOnEveryDatabase, type TestDatabase } from '../typeorm/databases.js';
+import { describeOnEachDatabase, type TestDatabase } from '../typeorm/databases.js';
 import { elsewhere } from '../typeorm/owners.js';
 import {
   Billing,
@@ -29,7 +29,7 @@ async function takeOver(store: LockStore, from: Lease | undefined, successor: Se
   return elsewhere(() => successor.app.get(LockService).acquire(from.key, LONG));
 }
 
-describeOnEveryDatabase('Service A holds the lock and calls service B, on one database', (start) => {
+describeOnEachDatabase('Service A holds the lock and calls service B, on one database', (start) => {
   const store = memoryStore();
   let database: TestDatabase;
   let rows: DataSource;
@@ -136,7 +136,7 @@ describeOnEveryDatabase('Service A holds the lock and calls service B, on one da
   });
 });
 
-describeOnEveryDatabase('Service B has a database and a fence of its own', (start) => {
+describeOnEachDatabase('Service B has a database and a fence of its own', (start) => {
   const store = memoryStore();
   let database: TestDatabase;
   let rows: DataSource;

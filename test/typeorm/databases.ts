@@ -26,9 +26,6 @@ export function describeOnEachDatabase(title: string, body: Body): void {
   describeOnMariaDb(title, body);
 }
 
-/** The name it had while MariaDB was not everywhere. */
-export const describeOnEveryDatabase = describeOnEachDatabase;
-
 export function describeOnMariaDb(title: string, body: Body): void {
   describeWithServers(['mariadb'], `${title}, on MariaDB`, () => body(() => mariaDb.start(), 'mariadb'));
 }

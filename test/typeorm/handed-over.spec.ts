@@ -1,7 +1,7 @@
 import type { Lease } from 'nestjs-distributed-lock';
 import { unfenced, withExpectedLockToken } from 'nestjs-distributed-lock/typeorm';
 
-import { describeOnEveryDatabase } from './databases.js';
+import { describeOnEachDatabase } from './databases.js';
 import { Invoice, InvoiceLine } from './invoices.js';
 import { contents, elsewhere, empty, Owners, seed, type Owner } from './owners.js';
 
@@ -25,7 +25,7 @@ const WRITES: Readonly<Record<string, (owner: Owner, id: string) => Promise<unkn
     owner.dataSource.transaction((manager) => manager.update(Invoice, { id }, { status: 'SETTLED' })),
 };
 
-describeOnEveryDatabase('withExpectedLockToken()', (start) => {
+describeOnEachDatabase('withExpectedLockToken()', (start) => {
   let owners: Owners;
   let holder: Owner;
   let downstream: Owner;

@@ -7,7 +7,7 @@ import {
   type Dialect,
 } from 'nestjs-distributed-lock/typeorm';
 
-import { describeOnEveryDatabase } from './databases.js';
+import { describeOnEachDatabase } from './databases.js';
 import { Invoice, InvoiceLine } from './invoices.js';
 import { outsiderOf, type Outsider } from './outsiders.js';
 import { empty, Owners, seed, type Owner } from './owners.js';
@@ -15,7 +15,7 @@ import { empty, Owners, seed, type Owner } from './owners.js';
 const TABLES = ['invoice', 'invoice_line'];
 const SENTENCE = /Refused, nothing was changed: \w+ of table invoice did not come through the guards/;
 
-describeOnEveryDatabase('The trigger against writes from outside', (start, type) => {
+describeOnEachDatabase('The trigger against writes from outside', (start, type) => {
   let owners: Owners;
   let owner: Owner;
   let successor: Owner;

@@ -15,7 +15,7 @@ import {
   type Dialect,
 } from 'nestjs-distributed-lock/typeorm';
 
-import { describeOnEveryDatabase, type TestDatabase } from './databases.js';
+import { describeOnEachDatabase, type TestDatabase } from './databases.js';
 import { Invoice, InvoiceLine, Label } from './invoices.js';
 import { outsiderOf } from './outsiders.js';
 
@@ -48,7 +48,7 @@ class LockTables1700000000001 implements MigrationInterface {
   }
 }
 
-describeOnEveryDatabase('Migrations', (start, type) => {
+describeOnEachDatabase('Migrations', (start, type) => {
   const dialect: Dialect = type === 'mariadb' ? 'mysql' : type;
   let database: TestDatabase;
 

@@ -3,12 +3,12 @@ import type { DataSource } from 'typeorm';
 import { lockKey, LockService, memoryStore } from 'nestjs-distributed-lock';
 import { guardDataSource, withAdvisoryLock } from 'nestjs-distributed-lock/typeorm';
 
-import { describeOnEveryDatabase, type TestDatabase } from './databases.js';
+import { describeOnEachDatabase, type TestDatabase } from './databases.js';
 import { connectAll, everywhere, Order } from './primitives-model.js';
 
 const ROUNDS = 40;
 
-describeOnEveryDatabase('withAdvisoryLock()', (start, type) => {
+describeOnEachDatabase('withAdvisoryLock()', (start, type) => {
   let database: TestDatabase;
   let sources: DataSource[];
   let source: DataSource;

@@ -2,14 +2,14 @@ import type { DataSource } from 'typeorm';
 
 import { claimBatch, leaseBatch, type LeasedRow } from 'nestjs-distributed-lock/typeorm';
 
-import { describeOnEveryDatabase, type TestDatabase } from './databases.js';
+import { describeOnEachDatabase, type TestDatabase } from './databases.js';
 import { connectAll, everywhere, Job, Order } from './primitives-model.js';
 
 const JOBS = 300;
 const ROUNDS = 200;
 const LONG_MS = 120_000;
 
-describeOnEveryDatabase('Claims of rows', (start, type) => {
+describeOnEachDatabase('Claims of rows', (start, type) => {
   let database: TestDatabase;
   let sources: DataSource[];
   let source: DataSource;

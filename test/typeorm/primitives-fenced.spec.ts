@@ -7,11 +7,11 @@ import {
   withRowLock,
 } from 'nestjs-distributed-lock/typeorm';
 
-import { describeOnEveryDatabase } from './databases.js';
+import { describeOnEachDatabase } from './databases.js';
 import { Invoice } from './invoices.js';
 import { empty, Owners, seed, type Owner } from './owners.js';
 
-describeOnEveryDatabase('Primitives on a fenced entity', (start, type) => {
+describeOnEachDatabase('Primitives on a fenced entity', (start, type) => {
   let owners: Owners;
   let owner: Owner;
   let successor: Owner;

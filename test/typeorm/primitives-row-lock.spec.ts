@@ -2,12 +2,12 @@ import type { DataSource } from 'typeorm';
 
 import { withRowLock } from 'nestjs-distributed-lock/typeorm';
 
-import { describeOnEveryDatabase, type TestDatabase } from './databases.js';
+import { describeOnEachDatabase, type TestDatabase } from './databases.js';
 import { connectAll, everywhere, Order } from './primitives-model.js';
 
 const ROUNDS = 200;
 
-describeOnEveryDatabase('withRowLock()', (start, type) => {
+describeOnEachDatabase('withRowLock()', (start, type) => {
   let database: TestDatabase;
   let sources: DataSource[];
   let source: DataSource;

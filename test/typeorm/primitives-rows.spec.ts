@@ -2,12 +2,12 @@ import type { DataSource } from 'typeorm';
 
 import { insertOnce, transition } from 'nestjs-distributed-lock/typeorm';
 
-import { describeOnEveryDatabase, type TestDatabase } from './databases.js';
+import { describeOnEachDatabase, type TestDatabase } from './databases.js';
 import { connectAll, everywhere, Order, Seat } from './primitives-model.js';
 
 const ROUNDS = 200;
 
-describeOnEveryDatabase('Primitives for one row', (start, type) => {
+describeOnEachDatabase('Primitives for one row', (start, type) => {
   let database: TestDatabase;
   let sources: DataSource[];
   let source: DataSource;
