@@ -10,7 +10,7 @@ interface Setting {
   readonly levels: readonly WayOfWorking['isolation'][];
   /** Those at which the database itself lets nobody overwrite what has changed since it was read in the same transaction. */
   readonly safeInside: readonly WayOfWorking['isolation'][];
-  /** Counts the sessions that wait for a lock; null: only one transaction can be open, and whoever is slow may be waiting. */
+  /** Counts the sessions that wait for a lock; null where only one transaction can be open. */
   readonly waiting: string | null;
 }
 
@@ -29,7 +29,6 @@ const SETTINGS: Readonly<Record<TestDatabase['type'], Setting>> = {
       "WHERE VARIABLE_NAME = 'Innodb_row_lock_current_waits'",
   },
 };
-const PLAYERS = 2;
 /** What a late owner may be told: that it is late, or that its snapshot is. */
 const REFUSALS = ['FENCED_OUT', '40001', 'ER_LOCK_DEADLOCK'];
 
@@ -45,13 +44,17 @@ describeOnEachDatabase(
     beforeAll(async () => {
       owners = await Owners.on(await start());
       control = await owners.add();
-      stage = new Stage(owners, { A: await owners.add(), B: await owners.add() }, waiting);
+      const { waiting: sql } = setting;
+      stage = new Stage(
+        owners,
+        { A: await owners.add(), B: await owners.add() },
+        sql === null ? null : () => waiting(sql),
+      );
     });
     afterAll(() => owners.stop());
 
-    async function waiting(): Promise<number> {
-      if (setting.waiting === null) return PLAYERS;
-      const [row] = await control.dataSource.query<{ waiting: unknown }[]>(setting.waiting);
+    async function waiting(sql: string): Promise<number> {
+      const [row] = await control.dataSource.query<{ waiting: unknown }[]>(sql);
       return Number(row?.waiting);
     }
 

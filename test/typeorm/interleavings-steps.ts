@@ -26,6 +26,8 @@ export interface Played {
   readonly failures: readonly string[];
 }
 
+/** A synchronous driver has done by then whatever it can do. */
+const SYNCHRONOUS_TURNS = 20;
 const STEPS_EACH = 4; // acquire, read, write, commit
 
 /** All orders in which the steps of A and B can come; A, who takes the lock first, gets the lower token. */
@@ -42,6 +44,8 @@ class Player {
   #taken = 0;
   #finished = 0;
   #ended = false;
+  /** Between the begin and the end of its transaction. */
+  inside = false;
   #wake: () => void = () => undefined;
   #idle: () => void = () => undefined;
 
@@ -80,8 +84,8 @@ export class Stage {
   constructor(
     private readonly owners: Owners,
     private readonly pair: Readonly<Record<Name, Owner>>,
-    /** Tells how many sessions of the database wait for another one. */
-    private readonly waiting: () => Promise<number>,
+    /** Tells how many sessions of the database wait for another one; null where only one transaction can be open. */
+    private readonly waiting: (() => Promise<number>) | null,
   ) {}
 
   async play(order: string, way: WayOfWorking, id: string): Promise<Played> {
@@ -102,9 +106,17 @@ export class Stage {
   async #step(player: Player, all: readonly Player[]): Promise<void> {
     let done = false;
     void player.step().then(() => (done = true));
+    let turns = 0;
     do {
       await new Promise((resolve) => setImmediate(resolve));
-    } while (!done && (await this.waiting()) < all.filter(({ busy }) => busy).length);
+      turns += 1;
+    } while (!done && !(await this.#areStuck(all, turns)));
+  }
+
+  async #areStuck(players: readonly Player[], turns: number): Promise<boolean> {
+    const busy = players.filter((player) => player.busy).length;
+    if (this.waiting) return (await this.waiting()) >= busy;
+    return turns > SYNCHRONOUS_TURNS && players.some(({ inside }) => inside);
   }
 
   async #work(name: Name, player: Player, leases: Lease[], way: WayOfWorking, id: string): Promise<void> {
@@ -120,6 +132,7 @@ export class Stage {
         const before = way.reads === 'before' ? await read(owner.dataSource) : null;
         if (before !== null) await player.turn();
         const work = async (manager: EntityManager): Promise<void> => {
+          player.inside = true;
           const seen = before ?? (await read(manager));
           if (before === null) await player.turn();
           await manager.update(Invoice, { id }, { status: seen + name });
@@ -129,6 +142,7 @@ export class Stage {
         await (way.guards ? run() : unfenced('to see what happens', run));
       });
     } finally {
+      player.inside = false;
       player.end();
     }
   }
