@@ -31,6 +31,7 @@ export type {
 } from './idempotency-store.js';
 export type { PurgeOptions } from './purging.js';
 export type { IdempotentCall } from './record-identity.js';
+export { toTypedJson } from './typed-json.js';
 export { ABSENT, nextRecordState, sameRequest, type RecordState, type RecordStep } from './record-state.js';
 export type { RecordView } from './record-view.js';
 export type { ResultEncryption } from './stored-result.js';

@@ -23,7 +23,7 @@ export class AcceptingCall {
   ) {
     const last = args[site.arrivalIndex];
     this.#arrival = last instanceof Arrival ? last : undefined;
-    this.#args = this.#arrival ? args.slice(0, site.arrivalIndex) : args;
+    this.#args = this.#arrival ? args.filter((one) => one !== last) : args;
   }
 
   /** Runs the handler once the fences know its token; what it comes to may be a stream, which then shows it as well. */

@@ -2,6 +2,7 @@ import { Logger } from '@nestjs/common';
 
 import { LockConfigInvalidError, type LockService } from '../core/index.js';
 import { isAccepting, type AcceptingSite } from './accepting-site.js';
+import { checkIdempotent, isIdempotent } from './idempotent/index.js';
 import {
   isLocked,
   labelOf,
@@ -39,6 +40,7 @@ function checkSite(owner: object, site: MethodSite, locks: LockService): void {
   try {
     if (isLocked(site)) locks.checkOptions(site.options);
     if (isAccepting(site)) checkAccepting(owner, site, locks);
+    if (isIdempotent(site)) checkIdempotent(site, locks);
   } catch (cause) {
     throw new LockConfigInvalidError(`${site.decorator} on ${site.label}: ${(cause as Error).message}`, {
       cause,

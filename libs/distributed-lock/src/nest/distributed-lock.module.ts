@@ -2,6 +2,8 @@ import { Inject, Module, type DynamicModule, type Provider } from '@nestjs/commo
 import { APP_FILTER, ModulesContainer } from '@nestjs/core';
 
 import { LockConfigInvalidError, LockService } from '../core/index.js';
+import { IdempotencyService } from '../idempotency/index.js';
+import { idempotencyOf } from './idempotent/index.js';
 import { LockContext } from './lock-context.js';
 import { LockEvents } from './lock-events.js';
 import { LockExceptionFilter } from './lock-exception.filter.js';
@@ -58,6 +60,12 @@ function registration(options: readonly Provider[], { filter = true }: StaticLoc
       },
       { provide: LOCKS, useExisting: LockService },
       {
+        // Null without the option `idempotency`: Nest makes every provider, so this one must not fail.
+        provide: IdempotencyService,
+        inject: [LockService],
+        useFactory: (locks: LockService) => idempotencyOf(locks)?.service ?? null,
+      },
+      {
         provide: LockEvents,
         inject: [LockService],
         useFactory: ({ events }: LockService) => new LockEvents(events),
@@ -67,7 +75,7 @@ function registration(options: readonly Provider[], { filter = true }: StaticLoc
       LockLifecycle,
       ...(filter ? [{ provide: APP_FILTER, useClass: LockExceptionFilter }] : []),
     ],
-    exports: [LockService, LOCKS, LockContext, LockEvents],
+    exports: [LockService, LOCKS, LockContext, LockEvents, IdempotencyService],
   };
 }
 

@@ -3,6 +3,13 @@ export type { AcceptFencingTokenOptions, TokenSource } from './accepting-site.js
 export { CurrentLease } from './current-lease.decorator.js';
 export { DistributedLockModule } from './distributed-lock.module.js';
 export { fencingHeaders } from './fencing-token.js';
+export {
+  Idempotent,
+  type CallerOfRequest,
+  type IdempotencyModuleOptions,
+  type IdempotentDecorator,
+  type IdempotentOptions,
+} from './idempotent/index.js';
 export { LockContext, type HeldKey } from './lock-context.js';
 export { LockEvents } from './lock-events.js';
 export { LockExceptionFilter } from './lock-exception.filter.js';

@@ -7,6 +7,7 @@ import {
   isLockKey,
   labelledKey,
   LockConfigInvalidError,
+  LockNotHeldError,
   matchKey,
   requireLease,
   requireToken,
@@ -14,6 +15,7 @@ import {
   type KeyTemplate,
   type Lease,
 } from '../core/index.js';
+import { currentAttempt, type Attempt } from '../idempotency/index.js';
 
 /** A key as text or rendered, or a `lockKey()` template, which stands for the one held key that is made from it. */
 export type HeldKey = KeyInput | { readonly template: KeyTemplate };
@@ -75,6 +77,31 @@ export class LockContext {
   }
 
   /**
+   * What to tell others, e.g. a payment provider, so that they do it once: the same in every attempt at this idempotent
+   * call. Every lock that is held is looked at first, and the record as well.
+   *
+   * @throws {LockNotHeldError} this is no part of an idempotent call
+   * @throws {IdempotencyLeaseLostError} another attempt may be running: the call must not be made
+   */
+  get idempotencyKey(): string {
+    return heldAttempt().idempotencyKey;
+  }
+
+  /** A key of its own for each further call of the same body; `label` says which. Throws as {@link idempotencyKey}. */
+  idempotencyKeyFor(label: string): string {
+    return heldAttempt().idempotencyKeyFor(label);
+  }
+
+  /**
+   * Which attempt at this idempotent call this is: 1 for the first.
+   *
+   * @throws {LockNotHeldError} this is no part of an idempotent call
+   */
+  get attempt(): number {
+    return requireAttempt().attempt;
+  }
+
+  /**
    * Returns only while every lock of the call chain can be relied on.
    *
    * @throws {LockNotHeldError} nothing is held
@@ -84,6 +111,21 @@ export class LockContext {
     if (leases.length === 0) requireLease();
     for (const lease of leases) lease.assertHeld();
   }
+}
+
+function requireAttempt(): Attempt {
+  const attempt = currentAttempt();
+  if (attempt) return attempt;
+  throw new LockNotHeldError(
+    'No idempotent call is under way here, so there is no idempotency key. Read it inside of a method with @Idempotent, ' +
+      'or IdempotencyService.runOnce(), and before that has ended.',
+  );
+}
+
+/** A holder that was stopped and wakes up too late must not make the call that the key is for. */
+function heldAttempt(): Attempt {
+  for (const lease of held()) lease.assertHeld();
+  return requireAttempt();
 }
 
 function held(): readonly Lease[] {

@@ -1,6 +1,7 @@
 import { Inject, Injectable, type BeforeApplicationShutdown } from '@nestjs/common';
 
 import { LockService } from '../core/index.js';
+import { idempotencyOf } from './idempotent/index.js';
 import { LockEvents } from './lock-events.js';
 import { retireLocks } from './locks-of-object.js';
 import { DEFAULT_SHUTDOWN_GRACE_MS, type DistributedLockOptions } from './module-options.js';
@@ -17,7 +18,9 @@ export class LockLifecycle implements BeforeApplicationShutdown {
 
   /** Twice is harmless: a hybrid application calls it for each of its parts. */
   async beforeApplicationShutdown(): Promise<void> {
-    await this.locks.close(this.options.shutdownGraceMs ?? DEFAULT_SHUTDOWN_GRACE_MS);
+    const graceMs = this.options.shutdownGraceMs ?? DEFAULT_SHUTDOWN_GRACE_MS;
+    const idempotency = idempotencyOf(this.locks);
+    await Promise.all([this.locks.close(graceMs), idempotency?.service.close({ graceMs })]);
     retireLocks(this.locks);
     this.events.end();
   }

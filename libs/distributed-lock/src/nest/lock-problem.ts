@@ -59,6 +59,23 @@ const DETAILS: { readonly [C in LockErrorCode]?: { readonly [O in Outcome]?: str
     unknown:
       'A newer owner has taken over, and a write of this request was refused. What it did before stands; do not send it again.',
   },
+  IDEMPOTENCY_IN_PROGRESS: {
+    'not-started':
+      'A request with this key is being carried out. This one did nothing; send it again later to get the answer.',
+  },
+  IDEMPOTENCY_KEY_REUSED: {
+    'not-started':
+      'The key was used before, with other data. Nothing was done; take a new key for a new operation.',
+  },
+  IDEMPOTENCY_KEY_INVALID: {
+    'not-started':
+      'This request needs one Idempotency-Key header: 1 to 255 printable ASCII characters, without quotes, commas and ' +
+      'backslashes inside. Nothing was done.',
+  },
+  IDEMPOTENCY_RESULT_OMITTED: {
+    committed:
+      'This was done by an earlier request with the same key, and its answer was not kept. Nothing was repeated.',
+  },
   FENCING_TOKEN_REQUIRED: { 'not-started': 'This request needs a Fencing-Token header. Nothing was done.' },
   FENCING_TOKEN_INVALID: {
     'not-started':
@@ -78,9 +95,14 @@ function detailOf(status: number, outcome: Outcome): string {
   return 'This request was not carried out.';
 }
 
+const ASK_AGAIN_MS = 2_000;
+
 /** In whole seconds, and at least one: a client that comes back at once would only wait again. */
 function retryAfter(error: LockError, status: number): Record<string, string> {
-  if (status !== 423) return {};
-  const retryAfterMs = 'retryAfterMs' in error ? Number(error.retryAfterMs) : 0;
+  const isRunning = error.code === 'IDEMPOTENCY_IN_PROGRESS' && status === 409;
+  if (status !== 423 && !isRunning) return {};
+  const untilFreeMs = 'retryAfterMs' in error ? Number(error.retryAfterMs) : 0;
+  // The record of a running call is renewed for as long as it runs, so its lease says little about when that ends.
+  const retryAfterMs = isRunning ? Math.min(untilFreeMs, ASK_AGAIN_MS) : untilFreeMs;
   return { 'Retry-After': String(Math.max(1, Math.ceil(retryAfterMs / 1_000))) };
 }

@@ -7,7 +7,7 @@ import { LEASE_PARAMETERS, LOCKED_SITES } from './tokens.js';
 
 /** One of our decorators on one method. Holds nothing that belongs to a call or an application. */
 export interface MethodSite extends MethodPlace {
-  readonly decorator: '@Locked' | '@AcceptFencingToken';
+  readonly decorator: '@Locked' | '@AcceptFencingToken' | '@Idempotent';
   /** `BillingService.settle`, for messages. */
   readonly label: string;
 }

@@ -17,7 +17,8 @@ export type Fits<M extends Method, K, Busy extends OnBusy> = FitsKey<M, K> &
   FitsResult<ReturnType<M>> &
   FitsBusy<M, Busy>;
 
-type FitsKey<M extends Method, K> = K extends string | { readonly template: KeyTemplate }
+/** The key, when it is a function, takes the parameters of the method. */
+export type FitsKey<M extends Method, K> = K extends string | { readonly template: KeyTemplate }
   ? unknown
   : K extends (...args: infer A) => unknown
     ? Unless<
@@ -106,4 +107,4 @@ type SettlesAtOnce<T> = [T] extends [never] ? true : T extends Stream ? never : 
 
 type Stream = Observable<unknown> | AsyncIterable<unknown> | { getStream(): AsyncIterable<unknown> };
 
-type IsAny<T> = 0 extends 1 & T ? true : false;
+export type IsAny<T> = 0 extends 1 & T ? true : false;

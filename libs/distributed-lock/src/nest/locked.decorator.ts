@@ -1,10 +1,11 @@
 import type { Observable } from 'rxjs';
 
+import { enterBody, onceOnly, sitesBelow } from './idempotent/index.js';
 import { LockedCall, lockedPromise } from './locked-call.js';
 import { lockedIterable } from './locked-iterable.js';
 import { lockedObservable } from './locked-observable.js';
 import type { LockedOptions, OnBusy } from './locked-options.js';
-import { lockedSite, noteSite } from './locked-site.js';
+import { lockedSite, noteSite, type LockedSite, type MethodSite } from './locked-site.js';
 import type { Fits, Method } from './locked-typing.js';
 import type { KeySource } from './method-key.js';
 import { isStaticOwner } from './method-source.js';
@@ -42,12 +43,25 @@ export function Locked<K extends KeySource, Busy extends OnBusy>(
 ): LockedDecorator<K, Busy> {
   return (target, name, descriptor) => {
     const method = methodBelow('@Locked', target, name, descriptor);
-    const site = lockedSite({ owner: target, name, method }, key, options);
-    const wrapper = inPlaceOf(method, (self, args) => begin(new LockedCall(site, self, args)));
+    const below = sitesBelow(target, name);
+    const site = enteringBody(lockedSite({ owner: target, name, method }, key, options), below);
+    const wrapper = inPlaceOf(method, (self, args) =>
+      onceOnly(below, self, args, (given) => begin(new LockedCall(site, self, given))),
+    );
     (descriptor as PropertyDescriptor).value = wrapper;
     noteSite({ site, wrapper });
     if (!isStaticOwner(target)) injectLocks(target);
   };
+}
+
+/** With `@Idempotent` on it, the body counts as begun where the innermost of our decorators calls the method. */
+function enteringBody(site: LockedSite, below: readonly MethodSite[]): LockedSite {
+  if (below.length > 0) return site;
+  const { method } = site;
+  const entering = function (this: unknown, ...args: never[]): unknown {
+    return enterBody(site, () => method.apply(this, args));
+  };
+  return { ...site, method: entering };
 }
 
 function begin(call: LockedCall): Promise<unknown> | Observable<unknown> | AsyncGenerator<unknown> {

@@ -43,16 +43,24 @@ export function inPlaceOf(method: Method, run: (self: unknown, args: unknown[]) 
 
 const BELONGS_TO_ONE_FUNCTION: ReadonlySet<string | symbol> = new Set(['prototype', 'arguments', 'caller']);
 
-function notAMethod(decorator: string, target: object, name: unknown): LockConfigInvalidError {
+const ADVICE = {
+  '@Locked': 'can be locked, and this is none. Make it a method, or use LockService.withLock() inside.',
+  '@AcceptFencingToken': 'can take a token, and this is none. Make it a method.',
+  '@Idempotent':
+    'can have one effect and one answer, and this is none. Make it a method, or use IdempotencyService.runOnce() inside.',
+} as const;
+
+function notAMethod(
+  decorator: MethodSite['decorator'],
+  target: object,
+  name: unknown,
+): LockConfigInvalidError {
   if (typeof name === 'object') {
     return new LockConfigInvalidError(
       `${decorator} is a decorator of the kind that Nest uses: set "experimentalDecorators" in tsconfig.json.`,
     );
   }
-  const advice =
-    decorator === '@Locked'
-      ? 'can be locked, and this is none. Make it a method, or use LockService.withLock() inside.'
-      : 'can take a token, and this is none. Make it a method.';
+  const advice = ADVICE[decorator];
   return new LockConfigInvalidError(
     `${decorator} on ${labelOf(target, name as string | symbol)}: only a method ${advice}`,
   );

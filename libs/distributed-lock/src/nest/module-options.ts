@@ -8,6 +8,7 @@ import {
   type LockDefaults,
   type LockStore,
 } from '../core/index.js';
+import { openIdempotency, type IdempotencyModuleOptions } from './idempotent/index.js';
 
 /**
  * A store, or a function that makes one. The function is called once for each application, so that two applications of
@@ -25,6 +26,8 @@ export interface DistributedLockOptions {
   /** The tenant of the present call, read for each: it becomes part of every key. Undefined refuses the call. */
   readonly scope?: () => string | undefined;
   readonly defaults?: LockDefaults;
+  /** Where `@Idempotent` keeps its records: `{ store: memoryIdempotencyStore() }`. Default: nowhere, so none is allowed. */
+  readonly idempotency?: IdempotencyModuleOptions;
   /** At shutdown, how long running work may go on before its leases are given up, in milliseconds. Default 10 000. */
   readonly shutdownGraceMs?: number;
   /** Replaces both clocks and the timers, for tests. */
@@ -64,6 +67,7 @@ export async function openLocks(options: DistributedLockOptions): Promise<LockSe
   const locks = new LockService({ ...options, stores: storesOf(options) });
   try {
     await locks.open();
+    await openIdempotency(locks, options);
     return locks;
   } catch (error) {
     await locks.close(0);

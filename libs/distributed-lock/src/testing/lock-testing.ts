@@ -7,8 +7,11 @@ import {
   type DistributedLockOptions,
   type StaticLockOptions,
 } from '../nest/index.js';
+import { memoryIdempotencyStore } from '../stores/memory/index.js';
 import { TestBench, type LockTestingOptions, type TestKeyOptions } from './test-bench.js';
 import type { TestStore } from './test-store.js';
+
+type TestModuleOptions = LockTestingOptions & StaticLockOptions & Pick<DistributedLockOptions, 'idempotency'>;
 
 @Module({})
 class TestBenchModule {}
@@ -57,8 +60,11 @@ export class LockTesting {
     await locks?.close(0);
   }
 
-  /** The lock module of an application under test, in the place of `DistributedLockModule.forRoot()`. */
-  static module(options: LockTestingOptions & StaticLockOptions = {}): DynamicModule {
+  /**
+   * The lock module of an application under test, in the place of `DistributedLockModule.forRoot()`. Records of `@Idempotent`
+   * are kept in memory as well, unless the option `idempotency` says otherwise.
+   */
+  static module(options: TestModuleOptions = {}): DynamicModule {
     const bench = {
       module: TestBenchModule,
       providers: [{ provide: TestBench, useFactory: () => LockTesting.#begin(options) }],
@@ -136,9 +142,10 @@ export class LockTesting {
 
 function onStores(
   { default: store, ...stores }: Readonly<Record<string, TestStore>>,
-  options: LockTestingOptions,
+  options: TestModuleOptions,
 ): DistributedLockOptions {
-  return { ...options, store: store as TestStore, stores };
+  const idempotency = { store: () => memoryIdempotencyStore() };
+  return { idempotency, ...options, store: store as TestStore, stores };
 }
 
 function nameOf(key: KeyInput): string {

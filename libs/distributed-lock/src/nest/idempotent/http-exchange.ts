@@ -1,0 +1,92 @@
+import { createParamDecorator, type ExecutionContext } from '@nestjs/common';
+
+import { IdempotencyKeyInvalidError } from '../../idempotency/index.js';
+
+/** What this needs of a request of Express or Fastify. */
+export interface HttpRequest {
+  readonly method?: string;
+  readonly headers?: Readonly<Record<string, unknown>>;
+  readonly rawHeaders?: readonly string[];
+  readonly raw?: { readonly rawHeaders?: readonly string[] };
+  readonly params?: unknown;
+  readonly query?: unknown;
+  readonly body?: unknown;
+  readonly user?: unknown;
+  /** Express. */
+  readonly route?: { readonly path?: unknown };
+  /** Fastify. */
+  readonly routeOptions?: { readonly url?: unknown };
+}
+
+/** What this needs of a response of Express or Fastify. */
+export interface HttpResponse {
+  readonly statusCode: number;
+  status(code: number): unknown;
+  header(name: string, value: unknown): unknown;
+  getHeader(name: string): unknown;
+}
+
+/** A request and its response, as an argument of a handler, which the handler itself never sees. */
+export class HttpExchange {
+  constructor(
+    readonly request: HttpRequest,
+    readonly response: HttpResponse,
+  ) {}
+}
+
+/** Has Nest pass an {@link HttpExchange} at the decorated position. */
+export const ExchangeParameter = createParamDecorator((_data: unknown, context: ExecutionContext) => {
+  if (context.getType<string>() !== 'http') return undefined;
+  const http = context.switchToHttp();
+  return new HttpExchange(http.getRequest(), http.getResponse());
+});
+
+export const IDEMPOTENCY_KEY_HEADER = 'Idempotency-Key';
+
+/** Printable ASCII without quotes, commas and backslashes: what no proxy and no library reads in two ways. */
+const WRITTEN_KEY = /^[ !#-+\--[\]-~]{1,255}$/;
+
+/**
+ * The key that a client sent; `"abc"` and `abc` are the same one.
+ *
+ * @throws {IdempotencyKeyInvalidError} there is none, there are several, or it is not well-formed
+ */
+export function clientKeyOf({ headers = {}, rawHeaders, raw }: HttpRequest, label: string): string {
+  const name = IDEMPOTENCY_KEY_HEADER.toLowerCase();
+  const given = headers[name];
+  if (given === undefined) throw invalid(label, 'has no header Idempotency-Key');
+  const names = (rawHeaders ?? raw?.rawHeaders ?? []).filter((_text, index) => index % 2 === 0);
+  const times = names.filter((each) => each.toLowerCase() === name).length;
+  if (times > 1 || typeof given !== 'string')
+    throw invalid(label, 'has more than one header Idempotency-Key');
+  const key = /^".*"$/.test(given.trim()) ? given.trim().slice(1, -1) : given.trim();
+  if (WRITTEN_KEY.test(key)) return key;
+  throw invalid(
+    label,
+    'has an Idempotency-Key that is empty, longer than 255 characters, or holds a quote, a comma, a backslash or anything ' +
+      'but printable ASCII',
+  );
+}
+
+/** `POST /invoices/:id/pay`: it stays the same when a class or a method gets another name. */
+export function routeOf({ method, route, routeOptions }: HttpRequest): string | undefined {
+  const path = route?.path ?? routeOptions?.url;
+  return typeof path === 'string' && method ? `${method} ${path}` : undefined;
+}
+
+/** What was asked for, as it came: before pipes made something else of it. */
+export function payloadOf({ params, query, body }: HttpRequest): unknown {
+  return [plain(params), plain(query), body];
+}
+
+/** Express makes these without a prototype, or with one of its own. */
+function plain(values: unknown): unknown {
+  return typeof values === 'object' && values !== null ? { ...values } : values;
+}
+
+function invalid(label: string, what: string): IdempotencyKeyInvalidError {
+  return new IdempotencyKeyInvalidError(
+    `A request for ${label} ${what}. The handler did not run; send one header with a key that is new for each operation ` +
+      'and the same when it is repeated, e.g. a UUID.',
+  );
+}
