@@ -7,12 +7,12 @@ import {
 } from '../../idempotency/index.js';
 import { Arrival } from '../fencing-token.js';
 import { locksFor } from '../locks-of-object.js';
-import { requireSettled } from '../result-kind.js';
 import { callerOf } from './caller.js';
 import { AnswerKeeper } from './http-answer.js';
 import { clientKeyOf, HttpExchange, payloadOf, routeOf } from './http-exchange.js';
 import { idempotencyOf, type AppIdempotency } from './idempotency-of-app.js';
 import { isHttpHandler, type IdempotentSite } from './idempotent-site.js';
+import { requireOneValue } from './one-value.js';
 import { goThrough } from './passage.js';
 
 type RunOptions = RunOnceOptions<unknown>;
@@ -63,8 +63,7 @@ export class IdempotentCall {
   #invoke: () => unknown = () => undefined;
 
   readonly #body = async (_attempt: Attempt): Promise<unknown> => {
-    const value = await this.#invoke();
-    return this.#exchange ? value : requireSettled(value, this.site.label);
+    return requireOneValue(await this.#invoke(), this.site.label);
   };
 
   async #walk(rest: Rest, body: () => Promise<unknown>): Promise<unknown> {
