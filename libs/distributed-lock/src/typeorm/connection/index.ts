@@ -1,4 +1,5 @@
 export { createOnce } from './create-once.js';
 export { inOwnSession, openOwnConnection, requireSharedDatabase } from './own-connection.js';
+export { requirePrimaryReads } from './primary-reads.js';
 export { SqliteConnection } from './sqlite-connection.js';
 export { type Turns, noTurns } from './turns.js';

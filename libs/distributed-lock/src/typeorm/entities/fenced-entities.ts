@@ -18,22 +18,11 @@ export function fencedEntitiesOf(
   const entities = dataSource.entityMetadatas.flatMap(
     (metadata) => fencedEntityOf(metadata, unfencedWrites) ?? [],
   );
-  if (entities.length > 0) requirePrimaryReads(dataSource);
   for (const entity of entities) {
     requireAllOfTable(entity, entities, dataSource.entityMetadatas);
     for (const foreignKey of entity.metadata.foreignKeys) requireNoCascade(entity, foreignKey, entities);
   }
   return entities;
-}
-
-/** Replicas lag behind: what a new owner reads there may be from before its predecessor's last write. */
-function requirePrimaryReads({ options }: DataSource): void {
-  const { replication } = options as { readonly replication?: { readonly defaultMode?: string } };
-  if (!replication || replication.defaultMode === 'master') return;
-  throw new LockConfigInvalidError(
-    "The DataSource reads from replicas, which may show a new owner old rows. Write replication: { defaultMode: 'master' }, " +
-      "and ask for replicas where it does no harm: createQueryRunner('slave').",
-  );
 }
 
 /** Two entities on one table write the same rows. */

@@ -15,7 +15,12 @@ import { TokenAcceptance } from '../handed-over/index.js';
 import { makeWritesKnown } from '../migrations/index.js';
 import { RunnerGuard } from './guarded-runner.js';
 import { override } from './override.js';
-import { noTurns, requireSharedDatabase, SqliteConnection } from '../connection/index.js';
+import {
+  noTurns,
+  requirePrimaryReads,
+  requireSharedDatabase,
+  SqliteConnection,
+} from '../connection/index.js';
 import { SelfTest } from './self-test.js';
 import { Transactions } from './transactions.js';
 import { unfencedReason } from './unfenced.js';
@@ -28,6 +33,11 @@ export interface GuardOptions {
    * new owner has written. Default true. With false, the first write under the hold raises it.
    */
   readonly fenceOnAcquire?: boolean;
+  /**
+   * Whether a DataSource with replication may read from its replicas without being asked to, also under a lock. Default
+   * `refuse`: with fenced entities it needs `defaultMode: 'master'`. Writes, guards and fences go to the primary anyhow.
+   */
+  readonly replicaReads?: 'refuse' | 'allow';
 }
 
 /** What stands between a DataSource and its database. */
@@ -100,10 +110,11 @@ export function guardDataSource(
 function install(
   dataSource: DataSource,
   locks: LockService,
-  { unfencedWrites = 'refuse', fenceOnAcquire: onAcquire = true }: GuardOptions,
+  { unfencedWrites = 'refuse', fenceOnAcquire: onAcquire = true, replicaReads = 'refuse' }: GuardOptions,
 ): DataSourceGuard {
   const dialect = dialectOf(dataSource);
   const entities = fencedEntitiesOf(dataSource, unfencedWrites);
+  if (entities.length > 0 && replicaReads === 'refuse') requirePrimaryReads(dataSource);
   const sqlite = dialect === 'sqlite' ? new SqliteConnection(dataSource) : undefined;
   const transactions = new Transactions(sqlite !== undefined);
   const table = fenceTable(dataSource);
