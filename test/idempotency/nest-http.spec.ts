@@ -25,7 +25,9 @@ import {
   type ExecutionContext,
   type INestApplication,
   type NestInterceptor,
+  type Provider,
 } from '@nestjs/common';
+import { APP_GUARD } from '@nestjs/core';
 import { Test } from '@nestjs/testing';
 import {
   Idempotent,
@@ -169,11 +171,12 @@ const post = (path: string, key?: string): request.Test => {
 async function boot(
   controller: new (...args: never[]) => object,
   idempotency?: IdempotencyModuleOptions,
+  providers: Provider[] = [],
 ): Promise<void> {
   const module = await Test.createTestingModule({
     imports: [LockTesting.module(idempotency ? { idempotency } : {})],
     controllers: [controller],
-    providers: [Calls],
+    providers: [Calls, ...providers],
   }).compile();
   app = module.createNestApplication<INestApplication>({ logger: false });
   await app.init();
@@ -437,6 +440,22 @@ describe('at boot, a handler with @Idempotent()', () => {
     await app.close();
     const caller = (sent: { user: { id: string } }): string => sent.user.id;
     await boot(Guarded, { store: memoryIdempotencyStore(), caller });
+  });
+
+  it('is refused under a guard of the whole application as well', async () => {
+    @Controller()
+    class Open {
+      @Post()
+      @Idempotent()
+      async run(): Promise<void> {}
+    }
+    await app.close();
+    await boot(Open);
+    await app.close();
+    const guard = { provide: APP_GUARD, useClass: SignedIn };
+    await expect(boot(Open, undefined, [guard])).rejects.toThrow(
+      /Open\.run: it has guards.*scope: \(request/,
+    );
   });
 
   it('is not refused behind a guard with a scope, or with a written key', async () => {

@@ -1,8 +1,9 @@
 import { Inject, Injectable, type OnModuleInit } from '@nestjs/common';
-import { ModulesContainer } from '@nestjs/core';
+import { ApplicationConfig, ModulesContainer } from '@nestjs/core';
 
 import { LockService } from '../core/index.js';
 import { checkOwner } from './boot-check.js';
+import { checkCallerIsKnown, isIdempotent } from './idempotent/index.js';
 import { sitesOf } from './locked-site.js';
 import { bindLocks } from './locks-of-object.js';
 
@@ -22,6 +23,7 @@ export class LockedProviders implements OnModuleInit {
   constructor(
     @Inject(ModulesContainer) private readonly modules: ModulesContainer,
     @Inject(LockService) private readonly locks: LockService,
+    @Inject(ApplicationConfig) private readonly application: ApplicationConfig,
   ) {
     for (const wrapper of this.#wrappers()) this.#watchFactory(wrapper);
     this.#visitAll();
@@ -30,6 +32,15 @@ export class LockedProviders implements OnModuleInit {
   /** Once more, for objects that were not made yet. The module is global, so this runs before the hooks of others. */
   onModuleInit(): void {
     this.#visitAll();
+    this.#checkCallers();
+  }
+
+  /** Guards of the whole application were not known before. */
+  #checkCallers(): void {
+    const guards = [...this.application.getGlobalGuards(), ...this.application.getGlobalRequestGuards()];
+    if (guards.length === 0) return;
+    const sites = [...this.#checked].flatMap((owner) => sitesOf(owner).map(({ site }) => site));
+    for (const site of sites.filter(isIdempotent)) checkCallerIsKnown(site, this.locks);
   }
 
   #visitAll(): void {

@@ -38,10 +38,23 @@ function checkHandler(site: IdempotentSite, app: AppIdempotency): void {
         '@Res({ passthrough: true }) for headers and status.',
     );
   }
-  const hasScope = site.options.scope !== undefined || app.caller !== undefined;
-  if (!site.keyOf && !hasScope && isGuarded(site))
-    refuse(`it has guards, and nothing says who a caller is. Write ${SCOPE_ADVICE}`);
+  if (isGuarded(site)) requireCaller(site, app);
   ExchangeParameter()(site.owner, site.name, site.requestIndex);
+}
+
+/**
+ * For applications with guards of their own, which are known later than those of a handler.
+ *
+ * @throws {LockConfigInvalidError} the key is the client's own, and nothing says whose answers a client may see
+ */
+export function checkCallerIsKnown(site: IdempotentSite, locks: LockService): void {
+  const app = idempotencyOf(locks);
+  if (app && isHttpHandler(site)) requireCaller(site, app, `@Idempotent on ${site.label}: `);
+}
+
+function requireCaller({ keyOf, options }: IdempotentSite, app: AppIdempotency, subject = ''): void {
+  if (keyOf || options.scope !== undefined || app.caller) return;
+  refuse(`${subject}it has guards, and nothing says who a caller is. Write ${SCOPE_ADVICE}`);
 }
 
 function writesItself({ owner, name }: IdempotentSite): boolean {

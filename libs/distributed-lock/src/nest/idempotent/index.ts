@@ -1,5 +1,5 @@
 export { idempotencyOf, openIdempotency } from './idempotency-of-app.js';
-export { checkIdempotent } from './idempotent-check.js';
+export { checkCallerIsKnown, checkIdempotent } from './idempotent-check.js';
 export type { CallerOfRequest, IdempotencyModuleOptions, IdempotentOptions } from './idempotent-options.js';
 export { isIdempotent, sitesBelow } from './idempotent-site.js';
 export { Idempotent, onceOnly, type IdempotentDecorator } from './idempotent.decorator.js';
