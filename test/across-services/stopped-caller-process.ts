@@ -23,6 +23,8 @@ async function run({ source, ttlMs, key, urls }: StoppedCallerOrder): Promise<vo
   const dataSource = await new DataSource(withDriver).initialize();
   const locks = new LockService({ stores: { default: typeormStore({ dataSource }) } });
   guardDataSource(dataSource, locks);
+  // The self-test of the guards comes with the first lock, and may take longer than a short lease allows.
+  await locks.withLock('invoice:warm-up', { ttlMs: 60_000, waitMs: 60_000 }, () => undefined);
   const lease = await locks.acquire(key, { ttlMs, waitMs: 0 });
   const headers = await lease.run(() => fencingHeaders());
   process.kill(process.pid, 'SIGSTOP');

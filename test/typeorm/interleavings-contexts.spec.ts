@@ -74,7 +74,7 @@ describeOnEachDatabase('Work that outlives its call, or runs beside many others'
     const tokens = new Map<string, number>();
     await Promise.all(
       ids.map((each) =>
-        first.locks.withLock(`invoice:${each}`, { waitMs: 60_000 }, async (lease) => {
+        first.locks.withLock(`invoice:${each}`, { ttlMs: 60_000, waitMs: 60_000 }, async (lease) => {
           tokens.set(each, lease.token);
           await new Promise((resolve) => setTimeout(resolve, Math.random() * 5));
           await first.repository(Invoice).update({ id: each }, { status: each });

@@ -31,8 +31,7 @@ export interface Outcome {
 async function run(order: StoppedOwnerOrder): Promise<void> {
   const dataSource = new DataSource(withDriver(order.source));
   await dataSource.initialize();
-  const gate = new Gate();
-  if (order.stopsAt === 'sending') gate.holdWritesOf(dataSource);
+  const gate = order.stopsAt === 'sending' ? new Gate(dataSource) : undefined;
   const locks = new LockService({ stores: { default: typeormStore({ dataSource }) } });
   if (order.guarded) guardDataSource(dataSource, locks);
   const owner: Owner = {
@@ -42,22 +41,31 @@ async function run(order: StoppedOwnerOrder): Promise<void> {
     repository: (entity) => dataSource.getRepository(entity),
     stop: () => Promise.resolve(),
   };
+  await warmUp(locks);
   const leases: Lease[] = [];
   for (const index of guardedPaths.keys()) {
     leases.push(await locks.acquire(keyOf(index), { ttlMs: order.ttlMs, waitMs: 0 }));
   }
   if (order.stopsAt === 'holding') process.kill(process.pid, 'SIGSTOP');
-  const outcomes = await Promise.all(leases.map((lease, index) => attempt(owner, lease, index)));
+  const outcomes = await Promise.all(leases.map((lease, index) => attempt(owner, lease, index, gate)));
   process.stdout.write(JSON.stringify(outcomes), () => process.exit(0));
 }
 
-async function attempt(owner: Owner, lease: Lease, index: number): Promise<Outcome> {
+/** The self-test of the guards comes with the first lock, and may take longer than a short lease allows. */
+async function warmUp(locks: LockService): Promise<void> {
+  await locks.withLock('invoice:warm-up', { ttlMs: 60_000, waitMs: 60_000 }, () => undefined);
+}
+
+async function attempt(owner: Owner, lease: Lease, index: number, gate?: Gate): Promise<Outcome> {
   const path = guardedPaths[index];
   if (!path) throw new Error(`no path ${index}`);
   const firstRead = await codeOf(() => lease.assertHeld());
   let write: string | undefined;
   const section = await codeOf(() =>
-    lease.run(async () => (write = await codeOf(() => path.write(owner, String(index))))),
+    lease.run(async () => {
+      write = await codeOf(() => path.write(owner, String(index)));
+      gate?.ended();
+    }),
   );
   return { path: path.name, firstRead, write, section };
 }
@@ -75,13 +83,14 @@ async function codeOf(work: () => unknown): Promise<string | undefined> {
 /** Stops the process once a write of every path has come this far, and then lets them all go on. */
 class Gate {
   #arrived = 0;
+  #isOpen = false;
   #open: () => void = () => undefined;
   readonly #opened = new Promise<void>((resolve) => (this.#open = resolve));
 
-  /** To be called before the guards are put on, so that it stands behind them. */
-  holdWritesOf(dataSource: DataSource): void {
-    const create = dataSource.createQueryRunner.bind(dataSource);
-    dataSource.createQueryRunner = (mode) => {
+  /** To be made before the guards are put on, so that it stands behind them. */
+  constructor({ driver }: DataSource) {
+    const create = driver.createQueryRunner.bind(driver);
+    driver.createQueryRunner = (mode) => {
       const runner = create(mode);
       const query = runner.query.bind(runner) as (...args: unknown[]) => Promise<unknown>;
       runner.query = (async (...args: unknown[]) => {
@@ -92,13 +101,22 @@ class Gate {
     };
   }
 
+  /** Some ways need a guard: without one they end before they send anything. */
+  ended(): void {
+    if (!this.#isOpen) this.#count();
+  }
+
   async #pass(): Promise<void> {
-    this.#arrived += 1;
-    if (this.#arrived === guardedPaths.length) {
-      process.kill(process.pid, 'SIGSTOP');
-      this.#open();
-    }
+    if (!this.#isOpen) this.#count();
     await this.#opened;
+  }
+
+  #count(): void {
+    this.#arrived += 1;
+    if (this.#arrived < guardedPaths.length) return;
+    process.kill(process.pid, 'SIGSTOP');
+    this.#isOpen = true;
+    this.#open();
   }
 }
 
