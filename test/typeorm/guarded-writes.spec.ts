@@ -1,6 +1,7 @@
 import { QueryFailedError } from 'typeorm';
 
 import type { Lease } from 'nestjs-distributed-lock';
+import { unfenced } from 'nestjs-distributed-lock/typeorm';
 
 import { describeOnEachDatabase } from './databases.js';
 import { Invoice, InvoiceLine } from './invoices.js';
@@ -33,6 +34,8 @@ describeOnEachDatabase('A guarded write', (start) => {
 
   const invoices = () => owner.repository(Invoice);
   const read = () => invoices().findOneOrFail({ where: { id } });
+  const line = () => owner.repository(InvoiceLine).findOneByOrFail({ invoice: { id } });
+  const isOf = (known: string) => (row: unknown) => (row as Invoice).id === known;
   const token = async (): Promise<unknown> =>
     (await invoices().createQueryBuilder('i').addSelect('i.lockToken').where({ id }).getOneOrFail())
       .lockToken;
@@ -168,6 +171,40 @@ describeOnEachDatabase('A guarded write', (start) => {
     const before = await owner.repository(InvoiceLine).count();
     await lease.run(() => owner.repository(InvoiceLine).insert({ invoice: { id }, text: 'second' }));
     expect(await owner.repository(InvoiceLine).count()).toBe(before + 1);
+  });
+
+  it('keeps its guard where a value in SQL ends in a comment, which takes the criteria away', async () => {
+    await seed(owner, 'another');
+    const write = () =>
+      lease.run(() =>
+        invoices()
+          .createQueryBuilder()
+          .update()
+          .set({ paid: () => '1 -- once' })
+          .execute(),
+      );
+    const before = await contents(owner);
+    await expect(write()).rejects.toMatchObject({ code: 'FENCED_OUT' }); // the row of another lock
+    await unfenced('no other row', async () => {
+      await owner.dataSource.query(`DELETE FROM invoice_line WHERE text = 'line of another'`);
+      await invoices().delete({ id: 'another' });
+    });
+    await owners.takeOver(lease, successor);
+    await expect(write()).rejects.toMatchObject({ code: 'FENCED_OUT' });
+    expect(await contents(owner)).toMatchObject({ invoice: [before['invoice']?.find(isOf(id))] });
+  });
+
+  it('is guarded on query runners that come from the driver itself', async () => {
+    const row = await line();
+    const { driver } = owner.dataSource;
+    const runner = driver.createQueryRunner('master');
+    Object.assign(runner, { manager: owner.dataSource.createEntityManager(runner) });
+    const before = await contents(owner);
+    await expect(runner.query(`DELETE FROM invoice_line`)).rejects.toMatchObject({ code: 'UNFENCED_WRITE' });
+    await owners.takeOver(lease, successor);
+    await expect(lease.run(() => runner.manager.remove(row))).rejects.toMatchObject({ code: 'FENCED_OUT' });
+    await runner.release();
+    expect(await contents(owner)).toEqual(before);
   });
 
   it('refuses to bring a removed row back without its lock, and says so', async () => {

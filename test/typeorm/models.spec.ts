@@ -143,7 +143,21 @@ class Setting {
   lockToken!: number;
 }
 
-const entities = [Letter, Contract, Vehicle, Truck, Car, Shop, Owning, Account, Setting];
+/** The database fills in the key, with one that other rows have. */
+@Entity()
+@FencedBy('tenant:<tenant>')
+class Note {
+  @PrimaryGeneratedColumn()
+  id!: number;
+
+  @Column({ type: 'varchar', length: 50, default: () => "'main'" })
+  tenant!: string;
+
+  @LockTokenColumn()
+  lockToken!: number;
+}
+
+const entities = [Letter, Contract, Vehicle, Truck, Car, Shop, Owning, Account, Setting, Note];
 
 describeOnEachDatabase('Fenced entities of every shape', (start, type) => {
   let owners: Owners;
@@ -279,6 +293,15 @@ describeOnEachDatabase('Fenced entities of every shape', (start, type) => {
     );
     await expectProtected('settings', 'account:1', () => rows.updateAll({ value: `${++change}` }));
     await expectProtected('settings', 'account:1', () => rows.save({ name: 'a', value: `${++change}` }));
+  });
+
+  it('whose key the database fills in, but not for each row alone: the insert has to say which lock it needs', async () => {
+    const refused = { code: 'UNFENCED_WRITE', message: expect.stringMatching(/lacks a value/) as string };
+    const notes = owner.repository(Note);
+    await expect(notes.insert({})).rejects.toMatchObject(refused);
+    await owner.locks.withLock('tenant:other', () => expect(notes.save({})).rejects.toMatchObject(refused));
+    await owner.locks.withLock('tenant:main', () => notes.insert({ tenant: 'main' }));
+    expect(await notes.count()).toBe(1);
   });
 
   it('whose DataSource finds nothing to change in the schema when it synchronizes again', async () => {

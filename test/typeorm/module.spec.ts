@@ -43,6 +43,33 @@ class CascadedChild {
   lockToken!: number;
 }
 
+/** What the entity says is not what the row gets. */
+@Entity()
+@FencedBy('region:<region>')
+class KeyOfAnother {
+  @PrimaryColumn({ type: 'text' })
+  id!: string;
+
+  @Column({ type: 'varchar', default: 'EU', insert: false })
+  region!: string;
+
+  @LockTokenColumn()
+  lockToken!: number;
+}
+
+@Entity()
+@FencedBy('twice:<id>')
+class TwoTokens {
+  @PrimaryColumn({ type: 'text' })
+  id!: string;
+
+  @LockTokenColumn()
+  lockToken!: number;
+
+  @Column({ type: 'bigint', name: 'lockToken' })
+  mine!: string;
+}
+
 describe('FencedBy and LockTokenColumn', () => {
   it('refuse two locks on one class, and templates that are not usable', () => {
     const row = entity(fenced('row:<id>'));
@@ -162,6 +189,8 @@ describeOnEachDatabase('DistributedLockTypeOrmModule', (start) => {
       entity((row) => (fenced('row:<number>')(row), token(row))),
       /no column for <number>; it has <id>, <text>, <lockToken>/,
     ],
+    'a second property for its token column': [TwoTokens, /as <lockToken> and as <mine>/],
+    'a key that the database computes': [KeyOfAnother, /remove insert: false and asExpression/],
     'a cascade of the database': [CascadedChild, /written by the database itself \(CASCADE\)/],
   };
   for (const [what, [row, says]] of Object.entries(wrong)) {

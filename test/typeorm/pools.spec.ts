@@ -1,9 +1,12 @@
+import type { QueryRunner } from 'typeorm';
+
 import { unfenced } from 'nestjs-distributed-lock/typeorm';
 
 import { describeOnEachDatabase } from './databases.js';
 import { Invoice } from './invoices.js';
 import { seed, withOwners } from './owners.js';
 
+const rawBegin = (runner: QueryRunner): Promise<unknown> => runner.query('BEGIN');
 const pause = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
 
 describeOnEachDatabase('Twenty locked calls with transactions at once', (start) => {
@@ -32,6 +35,34 @@ describeOnEachDatabase('Twenty locked calls with transactions at once', (start) 
       for (const { id, paid, status } of rows) {
         expect({ id, paid, status }).toEqual({ id, paid: Number(id) % 4 === 3 ? 0 : 2, status: 'SEEN' });
       }
+    });
+  });
+});
+
+describeOnEachDatabase('A query runner that is released with its transaction open', (start, type) => {
+  if (type === 'sqlite') return; // one query runner for all, which nobody owns
+
+  it('leaves nothing of it in the pool: no lock, no pin, no write that a later commit would bring', async () => {
+    await withOwners(start, async (owners) => {
+      const [first, second] = [await owners.add({}, { poolSize: 1 }), await owners.add()];
+      await seed(first, '1');
+      const lease = await owners.hold(first, 'invoice:1');
+      for (const begin of [(runner: QueryRunner) => runner.startTransaction(), rawBegin]) {
+        await lease.run(async () => {
+          const runner = first.dataSource.createQueryRunner();
+          await begin(runner);
+          await runner.manager.update(Invoice, { id: '1' }, { paid: 77 });
+          await runner.release();
+          await first.dataSource.transaction((manager) =>
+            manager.update(Invoice, { id: '1' }, { status: 'SEEN' }),
+          );
+        });
+        expect(await second.repository(Invoice).findOneByOrFail({ id: '1' })).toMatchObject({
+          paid: 0,
+          status: 'SEEN',
+        });
+      }
+      await (await owners.takeOver(lease, second)).release();
     });
   });
 });

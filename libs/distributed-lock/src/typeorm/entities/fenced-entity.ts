@@ -7,7 +7,7 @@ export type ColumnMetadata = EntityMetadata['columns'][number];
 
 /** Types whose text in the database differs from the text of their value in a key. */
 const NOT_IN_KEYS =
-  /date|time|interval|json|blob|bytea|binary|decimal|numeric|float|double|real|money|array|simple|point|range/;
+  /date|time|interval|json|blob|bytea|binary|decimal|numeric|float|double|real|money|array|simple|point|range|^inet$|cidr/;
 
 /** An entity whose rows are protected by locks, as one DataSource knows it. */
 export class FencedEntity {
@@ -39,17 +39,24 @@ export class FencedEntity {
     return renderKey(this.template, () => parts[i++]);
   }
 
-  /** True when what the key lacks will be made by the database, so that nobody can have locked it. */
+  /** True when what the key lacks will be made by the database for this row alone, so that nobody can have locked it. */
   getsItsKey(row: object): boolean {
-    return this.keyColumns.every(
-      (column) =>
-        column.getEntityValue(row) != null || column.isGenerated || typeof column.default === 'function',
-    );
+    const missing = this.keyColumns.filter((column) => column.getEntityValue(row) == null);
+    const isMade = (column: ColumnMetadata): boolean =>
+      column.isGenerated || typeof column.default === 'function';
+    return missing.every(isMade) && missing.some((column) => column.isGenerated || this.#isUnique(column));
   }
 
   /** True when `values` name a column of the key. */
   touchesKey(values: object): boolean {
     return this.keyColumns.some((column) => column.getEntityValue(values) !== undefined);
+  }
+
+  #isUnique(column: ColumnMetadata): boolean {
+    const { primaryColumns, uniques, indices } = this.metadata;
+    const uniqueIndices = indices.filter(({ isUnique, where }) => isUnique && !where);
+    const keys = [{ columns: primaryColumns }, ...uniques, ...uniqueIndices];
+    return keys.some(({ columns }) => columns.length === 1 && columns[0] === column);
   }
 }
 
@@ -74,7 +81,21 @@ export function fencedEntityOf(
   if (metadata.treeType) refuse(metadata, 'is a tree, which TypeORM writes past every hook; do not fence it');
   const { template, unfencedWrites = unfencedWritesByDefault } = fencedBy;
   const keyColumns = template.placeholders.map(({ source }) => keyColumn(metadata, template, source));
+  for (const column of [tokenColumn, ...keyColumns]) requireOneProperty(metadata, column);
   return new FencedEntity(metadata, template, keyColumns, tokenColumn, unfencedWrites);
+}
+
+/** What is written through the other one would pass every check, and on most databases the last of two values counts. */
+function requireOneProperty(metadata: EntityMetadata, { databaseName, propertyPath }: ColumnMetadata): void {
+  const twin = metadata.columns.find(
+    (column) => column.databaseName === databaseName && column.propertyPath !== propertyPath,
+  );
+  if (twin) {
+    refuse(
+      metadata,
+      `writes its column "${databaseName}" as <${propertyPath}> and as <${twin.propertyPath}>; keep the first`,
+    );
+  }
 }
 
 function keyColumn(metadata: EntityMetadata, template: KeyTemplate, source: string): ColumnMetadata {
@@ -89,6 +110,12 @@ function keyColumn(metadata: EntityMetadata, template: KeyTemplate, source: stri
       metadata,
       `is @FencedBy('${template.text}'), but the database writes <${source}> in another way than a key does; ` +
         'use a text, integer, uuid or boolean column without transformer',
+    );
+  }
+  if (!column.isInsert || column.asExpression !== undefined) {
+    refuse(
+      metadata,
+      `needs <${source}> for its key as the entity has it, and the database makes it; remove insert: false and asExpression from it`,
     );
   }
   if (!column.isSelect) refuse(metadata, `needs <${source}> for its key; remove select: false from it`);

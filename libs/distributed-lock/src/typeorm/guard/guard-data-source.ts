@@ -152,7 +152,7 @@ function install(
       statements.followers.insert(builder);
       junctionGuard.follow(builder);
     },
-    update: copyUpdatedValues,
+    update: copyUpdatedValues(entityOf),
   });
   return guard;
 }
@@ -161,9 +161,10 @@ function subscribe(dataSource: DataSource, subscriber: EntitySubscriberInterface
   dataSource.subscribers.push(subscriber);
 }
 
-function followRunners(dataSource: DataSource, guard: RunnerGuard): void {
-  const create = dataSource.createQueryRunner.bind(dataSource);
-  override(dataSource, 'createQueryRunner', (mode): QueryRunner => guard.guard(create(mode)));
+/** The driver makes all of them, also for those who do not ask the DataSource. */
+function followRunners({ driver }: DataSource, guard: RunnerGuard): void {
+  const create = driver.createQueryRunner.bind(driver);
+  override(driver, 'createQueryRunner', (mode): QueryRunner => guard.guard(create(mode)));
 }
 
 function refuse(why: string): never {

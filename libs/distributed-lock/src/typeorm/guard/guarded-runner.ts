@@ -104,7 +104,12 @@ export class RunnerGuard {
         throw error;
       });
     });
-    override(runner, 'release', () => {
+    override(runner, 'release', async () => {
+      // A pool would hand the open transaction, with its locks and pins, to whoever comes next. SQLite has no pool.
+      if (transactions.of(runner) && !this.parts.sqlite) {
+        await runner.query('ROLLBACK').catch(() => undefined); // on a connection that is gone, the server has done it
+        transactions.ended(runner);
+      }
       if (!runner.isTransactionActive) transactions.ended(runner);
       return release();
     });

@@ -100,9 +100,17 @@ export class WriteGuard implements EntitySubscriberInterface {
     if (proof) return { sql: expressions.forInsert(proof), token: proof.token };
     if (this.entity.unfencedWrites !== 'refuse') return { sql: '0', token: null };
     const path = currentFencedCall()?.path;
-    if (key === null || path)
-      throw this.parts.refusals.noToken({ entity: this.entity, path: path ?? 'insert', key });
+    if (key === null || path) throw this.#withoutKey({ entity: this.entity, path: path ?? 'insert', key });
     return { sql: expressions.forFreeInsert(proofs.qualifiedKeys(key)), token: null };
+  }
+
+  /** @param attempt at a row of no known key, or by a call that demands a lock */
+  #withoutKey(attempt: Attempt): Error {
+    if (attempt.key !== null) return this.parts.refusals.noToken(attempt);
+    const advice =
+      `Its key '${this.entity.template.text}' lacks a value that is not made for this row alone: give all its parts, and ` +
+      'write under that lock.';
+    return this.parts.refusals.unguarded(attempt, advice);
   }
 
   #guardSave(values: object, row: object, runner: QueryRunner): Pending {

@@ -35,8 +35,9 @@ export function makeWritesKnown(dataSource: DataSource, options: KnownWritesOpti
   if (options.dialect === 'sqlite') return attachMark(dataSource);
   const mayWrite = writesOf(options);
   const sendKnown = options.dialect === 'postgres' ? markStatement : markConnection();
-  const create = dataSource.createQueryRunner.bind(dataSource);
-  dataSource.createQueryRunner = (mode) => follow(create(mode), mayWrite, sendKnown);
+  const { driver } = dataSource;
+  const create = driver.createQueryRunner.bind(driver);
+  driver.createQueryRunner = (mode) => follow(create(mode), mayWrite, sendKnown);
 }
 
 /** Triggers of SQLite see neither the statement nor variables, but they see the databases of the connection. */
