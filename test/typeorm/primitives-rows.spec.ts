@@ -1,6 +1,6 @@
-import type { DataSource } from 'typeorm';
+import { In, type DataSource } from 'typeorm';
 
-import { insertOnce, transition } from 'nestjs-distributed-lock/typeorm';
+import { insertOnce, transition, withRowLock } from 'nestjs-distributed-lock/typeorm';
 
 import { describeOnEachDatabase, type TestDatabase } from './databases.js';
 import { connectAll, everywhere, Order, Seat } from './primitives-model.js';
@@ -57,6 +57,37 @@ describeOnEachDatabase('Primitives for one row', (start, type) => {
       const id = await newOrder();
       expect(await transition(orders(), id, 0, 1, {}, { property: 'amount' })).toBe(true);
       expect(await amountOf(id)).toBe(1);
+    });
+
+    it('refuses an id that does not name one row: TypeORM would write all that a part of it fits', async () => {
+      const seats = source.getRepository(Seat);
+      const flight = 'LX3';
+      await seats.save([1, 2].map((number) => ({ flight, number, status: 'FREE' })));
+      const refused = { code: 'LOCK_CONFIG_INVALID' };
+      const worked: unknown[] = [];
+      for (const id of [
+        {},
+        [],
+        null,
+        undefined,
+        { flight },
+        { status: 'FREE' },
+        { flight, number: In([1, 2]) },
+      ]) {
+        await expect(transition(seats, id, 'FREE', 'TAKEN')).rejects.toMatchObject(refused);
+        const locked = withRowLock(seats, id, (row) => worked.push(row));
+        await expect(locked).rejects.toMatchObject(refused);
+      }
+      expect(worked).toEqual([]);
+      expect(await seats.countBy({ flight, status: 'FREE' })).toBe(2);
+    });
+
+    it('refuses a status that is undefined', async () => {
+      const id = await newOrder();
+      const step = (from: string, to: string) => transition(orders(), id, from, to, { amount: 7 });
+      await expect(step('READY', undefined as never)).rejects.toThrow(/undefined/);
+      await expect(step(undefined as never, 'SETTLED')).rejects.toThrow(/undefined/);
+      expect(await amountOf(id)).toBe(0);
     });
 
     it('refuses a step that any number of callers would win', async () => {
@@ -123,6 +154,9 @@ describeOnEachDatabase('Primitives for one row', (start, type) => {
       await expect(insertOnce(orders(), { reference: newReference() })).rejects.toMatchObject({
         code: 'LOCK_CONFIG_INVALID',
         message: expect.stringContaining('the values have no "id"'),
+      });
+      await expect(insertOnce(orders(), { reference: newReference() }, { key: [] })).rejects.toMatchObject({
+        code: 'LOCK_CONFIG_INVALID',
       });
     });
   });

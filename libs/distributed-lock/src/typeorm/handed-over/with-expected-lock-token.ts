@@ -27,8 +27,8 @@ export async function withExpectedLockToken<T>(
   return withHandedOver(expectedTokens(tokens), work);
 }
 
-function expectedTokens(tokens: Readonly<Record<string, unknown>>): readonly HandedOverToken[] {
-  const expected = Object.entries(tokens).map(([key, token]) => expectedToken(key, token));
+function expectedTokens(tokens: Readonly<Record<string, unknown>> | undefined): readonly HandedOverToken[] {
+  const expected = Object.entries(tokens ?? {}).map(([key, token]) => expectedToken(key, token));
   if (expected.length > 0) return expected;
   throw new LockConfigInvalidError(
     "withExpectedLockToken() got no token, and the work did not run. Write { 'invoice:42': 41 }: each key with the token " +

@@ -93,6 +93,7 @@ function keyOf<E extends ObjectLiteral>(
   values: DeepPartial<E>,
   key: readonly string[] | undefined,
 ): FindOptionsWhere<E> {
+  if (key?.length === 0) refuse('its key has no properties');
   const columns = key
     ? key.map(
         (property) =>

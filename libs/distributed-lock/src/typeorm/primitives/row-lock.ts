@@ -1,5 +1,12 @@
-import type { EntityManager, FindOptionsWhere, ObjectLiteral, Repository } from 'typeorm';
+import {
+  FindOperator,
+  type EntityManager,
+  type FindOptionsWhere,
+  type ObjectLiteral,
+  type Repository,
+} from 'typeorm';
 
+import { LockConfigInvalidError } from '../../core/index.js';
 import {
   busyError,
   isBusy,
@@ -40,7 +47,8 @@ const INSTEAD =
  * @param id a primary key, as `findOneById` takes it; an object when it has several columns
  * @throws {LockTimeoutError} the row or the pool was busy for `timeoutMs`; `work` did not run
  * @throws {EntityNotFoundError} there is no such row; `work` did not run
- * @throws {LockConfigInvalidError} the database is SQLite, or it is not clear which DataSource is meant
+ * @throws {LockConfigInvalidError} the database is SQLite, the id is not complete, or it is not clear which DataSource is
+ *   meant; `work` did not run
  */
 export async function withRowLock<E extends ObjectLiteral, T>(
   rows: RowsOf<E>,
@@ -95,7 +103,23 @@ function lockedRow<E extends ObjectLiteral>(
   );
 }
 
-/** The columns of the primary key, as a condition. */
+/**
+ * The columns of the primary key, as a condition for one row: TypeORM takes a part of them for a condition as well, and no
+ * part for all rows.
+ *
+ * @throws {LockConfigInvalidError} a part is missing, or is not one value
+ */
 export function idOf<E extends ObjectLiteral>({ metadata }: Repository<E>, id: unknown): FindOptionsWhere<E> {
-  return metadata.ensureEntityIdMap(id) as FindOptionsWhere<E>;
+  const { name, primaryColumns } = metadata;
+  const where = id == null ? {} : metadata.ensureEntityIdMap(id);
+  const missing = primaryColumns.find((column) => !isOneValue(column.getEntityValue(where)));
+  if (!missing) return metadata.getEntityIdMap(where) as FindOptionsWhere<E>;
+  throw new LockConfigInvalidError(
+    `The id given for ${name} does not name one row: it has no single value for <${missing.propertyPath}>. Nothing was done; ` +
+      'give the primary key, and an object with all parts when it has several.',
+  );
+}
+
+function isOneValue(value: unknown): boolean {
+  return value != null && !(value instanceof FindOperator);
 }

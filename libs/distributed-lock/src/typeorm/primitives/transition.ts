@@ -25,7 +25,8 @@ type Changes<E extends ObjectLiteral> = Parameters<Repository<E>['update']>[1];
  * @param from the status to leave, or several
  * @param extra other columns that change with it
  * @throws {LockTimeoutError} another transaction kept the row for `timeoutMs`; nothing was written
- * @throws {LockConfigInvalidError} `to` is among `from`, the property is not one, or it is not clear which DataSource is meant
+ * @throws {LockConfigInvalidError} `to` is among `from`, the property is not one, the id or a status is missing, or it is not
+ *   clear which DataSource is meant
  */
 export async function transition<E extends ObjectLiteral, P extends string = 'status'>(
   rows: RowsOf<E>,
@@ -63,6 +64,7 @@ function requireStep(
 ): void {
   if (!metadata.findColumnWithPropertyName(property)) refuse(`${metadata.name} has no column "${property}"`);
   if (from.length === 0) refuse('it leaves no status');
+  if ([...from, to].includes(undefined)) refuse('a status is undefined');
   if (from.includes(to)) refuse(`it leads from ${String(to)} to ${String(to)}, and everybody would win`);
   if (from.length > 1 && from.includes(null)) refuse('null has to be the only status that it leaves');
   if (property in extra) refuse(`"${property}" is among the other columns`);
