@@ -35,7 +35,7 @@ class MysqlWriteReader {
 
   #writesHere(): readonly SqlWrite[] {
     const verb = this.#word(0);
-    if (BEFORE_NO_WRITE.test(this.#word(-1))) return [];
+    if (BEFORE_NO_WRITE.test(this.#word(-1)) && !this.#endsSettings()) return [];
     switch (verb) {
       case 'INSERT':
       case 'REPLACE':
@@ -56,6 +56,13 @@ class MysqlWriteReader {
     }
   }
 
+  /** MariaDB: SET STATEMENT max_statement_time = 1 FOR UPDATE invoice … */
+  #endsSettings(): boolean {
+    let start = 0;
+    while (this.#token(start - 1) && this.#spelled(start - 1) !== ';') start -= 1;
+    return this.#word(-1) === 'FOR' && this.#word(start) === 'SET' && this.#word(start + 1) === 'STATEMENT';
+  }
+
   /** INSERT() and REPLACE() are functions as well; INTO may be left out. */
   #insert(verb: WriteVerb): readonly SqlWrite[] {
     const { next, ignores } = this.#modifiers();
@@ -69,7 +76,8 @@ class MysqlWriteReader {
       this.#token(offset) === undefined || (LISTS[verb] as RegExp).test(this.#spelled(offset));
     const writes: SqlWrite[] = [];
     for (let offset = next; !isEnd(offset); offset += 1) {
-      if (offset === next || BEFORE_TABLE.test(this.#spelled(offset - 1)))
+      const isOuterJoin = this.#spelled(offset - 2) === '{'; // { OJ a LEFT OUTER JOIN b … }
+      if (offset === next || isOuterJoin || BEFORE_TABLE.test(this.#spelled(offset - 1)))
         writes.push(...this.#one(verb, offset, ignores));
     }
     return writes;
@@ -95,7 +103,7 @@ class MysqlWriteReader {
   /** In small letters: some servers tell names of tables apart by case, others do not. */
   #path(offset: number): Path {
     const path: string[] = [];
-    for (let next = offset; ; next += 2) {
+    for (let next = this.#spelled(offset) === '.' ? offset + 1 : offset; ; next += 2) {
       const token = this.#token(next);
       if (!token || (token.kind !== 'word' && token.kind !== 'name')) return path;
       if (token.kind === 'word' && NO_TABLE.test(token.text.toUpperCase())) return path;

@@ -15,6 +15,11 @@ type ScannedDialect = Exclude<Dialect, 'mysql'>;
 const SPACE = /\s+/y;
 const WORD = /[\p{L}_][\p{L}\p{N}_$]*/uy;
 const DOLLAR_QUOTE = /\$(?:[\p{L}_][\p{L}\p{N}_]*)?\$/uy;
+/** A carriage return ends it on PostgreSQL only. */
+const LINE_COMMENT: Readonly<Record<ScannedDialect, RegExp>> = {
+  postgres: /--[^\r\n]*/y,
+  sqlite: /--[^\n]*/y,
+};
 const NAME_QUOTES: Readonly<Record<ScannedDialect, Readonly<Record<string, string>>>> = {
   postgres: { '"': '"' },
   sqlite: { '"': '"', '`': '`', '[': ']' },
@@ -34,13 +39,14 @@ export function* scan(dialect: ScannedDialect, sql: string): Generator<Token> {
     const word = matchAt(WORD, sql, at);
     const dollar = dialect === 'postgres' && sign === '$' ? matchAt(DOLLAR_QUOTE, sql, at) : '';
     if (/\s/.test(sign)) through(at + matchAt(SPACE, sql, at).length);
-    else if (sql.startsWith('--', at)) through(after(sql, '\n', at));
+    else if (sql.startsWith('--', at)) through(at + matchAt(LINE_COMMENT[dialect], sql, at).length);
     else if (sql.startsWith('/*', at)) through(endOfComment(sql, at, dialect === 'postgres'));
     else if (sign === "'") yield { kind: 'text', text: unquoted(through(endOfQuoted(sql, at, "'")), "'") };
     else if (nameQuote)
       yield { kind: 'name', text: unquoted(through(endOfQuoted(sql, at, nameQuote)), nameQuote) };
     else if (dialect === 'postgres' && /^e$/i.test(word) && sql[at + 1] === "'")
-      yield { kind: 'text', text: through(endOfEscaped(sql, at + 1, "'")) };
+      yield { kind: 'text', text: unquoted(through(endOfEscaped(sql, at + 1, "'")).slice(1), "'") };
+    else if (dialect === 'postgres' && /^u$/i.test(word) && sql.startsWith('&"', at + 1)) through(at + 2);
     else if (word) yield { kind: 'word', text: through(at + word.length) };
     else if (dollar) {
       const body = through(after(sql, dollar, at + dollar.length));

@@ -64,6 +64,13 @@ const onPostgres: Readonly<Record<string, readonly string[]>> = {
   '/* /* */ DELETE FROM a */ DELETE FROM b': ['DELETE b'],
   'DO $$ BEGIN IF true THEN UPDATE invoice SET a = 1; END IF; END $$': ['UPDATE invoice'],
   'GRANT UPDATE ON invoice TO x': [],
+  'UPDATE ONLY (invoice) SET a = 1': ['UPDATE invoice'],
+  'TRUNCATE a, ONLY (b), c': ['TRUNCATE a', 'TRUNCATE b', 'TRUNCATE c'],
+  'DELETE FROM U&"invoice"': ['DELETE invoice'],
+  '-- UPDATE a\rDELETE FROM b': ['DELETE b'],
+  'DO LANGUAGE plpgsql $$ BEGIN DELETE FROM invoice; END $$': ['DELETE invoice'],
+  "DO E'BEGIN DELETE FROM invoice; END'": ['DELETE invoice'],
+  "DO $$ BEGIN EXECUTE format('DELETE FROM invoice'); END $$": ['DELETE invoice'],
 };
 
 const onMysql: Readonly<Record<string, readonly string[]>> = {
@@ -114,6 +121,10 @@ const onMysql: Readonly<Record<string, readonly string[]>> = {
   '/*M!100100 UPDATE */ invoice SET a = 2*/* DELETE FROM b */3': ['UPDATE invoice'],
   'SELECT /*+ MAX_EXECUTION_TIME(1) */ a FROM b': [],
   '/* /* */ DELETE FROM a': ['DELETE a'],
+  'SET STATEMENT max_statement_time = 1 FOR UPDATE invoice SET a = 1': ['UPDATE invoice'],
+  'SET STATEMENT max_statement_time = 1 FOR SELECT * FROM invoice FOR UPDATE': [],
+  'UPDATE { OJ invoice LEFT OUTER JOIN line ON 1 } SET a = 1': ['UPDATE invoice', 'UPDATE line'],
+  'UPDATE .invoice SET a = 1': ['UPDATE invoice'],
 };
 
 const onSqlite: Readonly<Record<string, readonly string[]>> = {

@@ -29,13 +29,20 @@ class WriteReader {
   read(): readonly SqlWrite[] {
     const writes: SqlWrite[] = [];
     for (this.#at = 0; this.#at < this.tokens.length; this.#at += 1) {
-      if (this.#isWord(0, 'DO') && this.tokens[this.#at + 1]?.kind === 'text') {
-        writes.push(...writesOf(this.dialect, this.tokens[this.#at + 1]?.text ?? ''));
+      const body = this.tokens[this.#at + (this.#isWord(1, 'LANGUAGE') ? 3 : 1)];
+      if (this.#isWord(0, 'DO') && body?.kind === 'text') {
+        writes.push(...this.#writesOfBody(body.text));
         continue;
       }
       writes.push(...this.#writesHere());
     }
     return writes;
+  }
+
+  /** What stands in texts may be executed: EXECUTE 'UPDATE …', format('DELETE …'). */
+  #writesOfBody(body: string): readonly SqlWrite[] {
+    const texts = [...scan(this.dialect, body)].filter(({ kind }) => kind === 'text');
+    return [body, ...texts.map(({ text }) => text)].flatMap((sql) => writesOf(this.dialect, sql));
   }
 
   #writesHere(): readonly SqlWrite[] {
@@ -58,7 +65,7 @@ class WriteReader {
     const tables: string[][] = [];
     let next = offset;
     do {
-      if (this.#isWord(next, 'ONLY')) next += 1;
+      if (this.#isWord(next, 'ONLY')) next += this.#isSign(next + 1, '(') ? 2 : 1;
       const path: string[] = [];
       for (;;) {
         const part = this.#name(next);
@@ -69,7 +76,7 @@ class WriteReader {
         next += 1;
       }
       if (path.length > 0) tables.push(path);
-      if (this.#isSign(next, '*')) next += 1;
+      if (this.#isSign(next, '*') || this.#isSign(next, ')')) next += 1;
       next += 1;
     } while (several && this.#isSign(next - 1, ','));
     return tables;
