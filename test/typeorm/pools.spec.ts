@@ -1,42 +1,97 @@
-import type { QueryRunner } from 'typeorm';
+import type { EntityManager, QueryRunner } from 'typeorm';
 
-import { unfenced } from 'nestjs-distributed-lock/typeorm';
+import { fencedTransaction, unfenced, type GuardOptions } from 'nestjs-distributed-lock/typeorm';
 
 import { describeOnEachDatabase } from './databases.js';
-import { Invoice } from './invoices.js';
-import { seed, withOwners } from './owners.js';
+import { Invoice, InvoiceLine } from './invoices.js';
+import { empty, Owners, seed, withOwners, type Owner } from './owners.js';
 
 const rawBegin = (runner: QueryRunner): Promise<unknown> => runner.query('BEGIN');
 const pause = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
 
-describeOnEachDatabase('Twenty locked calls with transactions at once', (start) => {
-  it('finish with one connection in the pool, and each keeps or loses only its own writes (C052, C093)', async () => {
-    await withOwners(start, async (owners) => {
-      const owner = await owners.add({}, { poolSize: 1 });
-      const ids = Array.from({ length: 20 }, (_, i) => `${i}`);
-      await seed(owner, ...ids);
-      const pay = (id: string): Promise<unknown> =>
-        owner.locks.withLock(`invoice:${id}`, { waitMs: 30_000 }, () =>
-          owner.dataSource.transaction(async (manager) => {
-            const invoice = await manager.findOneByOrFail(Invoice, { id });
-            await manager.save(Object.assign(invoice, { paid: 1 }));
-            await pause(Math.random() * 5);
-            if (Number(id) % 4 === 3) throw new Error('declined');
-            await manager.increment(Invoice, { id }, 'paid', 1);
-          }),
-        );
-      const save = (id: string): Promise<unknown> =>
-        owner.locks.withLock(`invoice:${id}`, { waitMs: 30_000 }, () =>
-          owner.repository(Invoice).save({ id, status: 'SEEN' }),
-        );
-      const outcomes = await Promise.allSettled(ids.flatMap((id) => [pay(id), save(id)]));
+describeOnEachDatabase('Twenty locked calls with transactions at once', (start, type) => {
+  const ids = Array.from({ length: 20 }, (_, i) => `${i}`);
+  let owners: Owners;
+
+  beforeAll(async () => {
+    owners = await Owners.on(await start());
+  });
+  afterAll(() => owners.stop());
+
+  async function ownerWith(poolSize: number, options: GuardOptions = {}): Promise<Owner> {
+    const owner = await owners.add(options, { poolSize });
+    await empty(owner);
+    await seed(owner, ...ids);
+    return owner;
+  }
+
+  const locked = (owner: Owner, id: string, work: () => Promise<unknown>): Promise<unknown> =>
+    owner.locks.withLock(`invoice:${id}`, { waitMs: 30_000 }, work);
+
+  for (const poolSize of [1, 2]) {
+    it(`finish with a pool of ${poolSize}, and each keeps or loses only its own writes (C052, C093)`, async () => {
+      const owner = await ownerWith(poolSize);
+      const pay = (id: string) => async (manager: EntityManager) => {
+        const invoice = await manager.findOneByOrFail(Invoice, { id });
+        await manager.save(Object.assign(invoice, { paid: 1 }));
+        await pause(Math.random() * 5);
+        if (Number(id) % 4 === 3) throw new Error('declined');
+        await manager.increment(Invoice, { id }, 'paid', 1);
+      };
+      const calls = ids.flatMap((id) => [
+        locked(owner, id, () =>
+          Number(id) % 2 === 0 ? fencedTransaction(pay(id), owner) : owner.dataSource.transaction(pay(id)),
+        ),
+        locked(owner, id, () => owner.repository(Invoice).save({ id, status: 'SEEN' })),
+      ]);
+      const outcomes = await Promise.allSettled(calls);
       expect(outcomes.filter(({ status }) => status === 'rejected')).toHaveLength(5);
-      const rows = await owner.repository(Invoice).find();
-      for (const { id, paid, status } of rows) {
+      for (const { id, paid, status } of await owner.repository(Invoice).find()) {
         expect({ id, paid, status }).toEqual({ id, paid: Number(id) % 4 === 3 ? 0 : 2, status: 'SEEN' });
       }
     });
-  });
+
+    it(`take no second connection for a guard, by whichever path, with a pool of ${poolSize} (C052)`, async () => {
+      const owner = await ownerWith(poolSize, { fenceOnAcquire: false });
+      const lines = owner.repository(InvoiceLine);
+      const calls = ids.map((id) =>
+        locked(owner, id, async () => {
+          await owner.repository(Invoice).update({ id }, { paid: 1 });
+          await owner.repository(Invoice).save({ id, status: 'SEEN' });
+          await lines.insert({ invoice: { id }, text: 'new' });
+          await lines.remove(await lines.findBy({ invoice: { id } }));
+          await fencedTransaction((manager) => manager.update(Invoice, { id }, { paid: 2 }), owner);
+        }),
+      );
+      await Promise.all(calls);
+      expect(await owner.repository(Invoice).countBy({ paid: 2, status: 'SEEN' })).toBe(ids.length);
+      expect(await lines.count()).toBe(0);
+    });
+
+    if (type === 'sqlite') continue; // one connection for all: there is no beside
+
+    it(`fail fast, and name the pool of ${poolSize}, when each asks for another connection beside its transaction`, async () => {
+      const owner = await ownerWith(poolSize);
+      const calls = ids.map((id) =>
+        locked(owner, id, () =>
+          owner.dataSource.transaction(async (manager) => {
+            await manager.update(Invoice, { id }, { paid: 1 });
+            return owner.repository(Invoice).findOneByOrFail({ id }); // not the manager's: a second connection
+          }),
+        ),
+      );
+      const refused = (await Promise.allSettled(calls)).filter((outcome) => outcome.status === 'rejected');
+      for (const { reason } of refused) {
+        expect(reason).toMatchObject({
+          code: 'OUTSIDE_TRANSACTION',
+          message: expect.stringContaining(`all ${poolSize} of the DataSource's pool`) as string,
+        });
+      }
+      if (poolSize === 1) expect(refused).toHaveLength(ids.length);
+      expect(refused.length).toBeGreaterThan(0);
+      expect(await owner.repository(Invoice).countBy({ paid: 1 })).toBe(ids.length - refused.length);
+    });
+  }
 });
 
 describeOnEachDatabase('A query runner that is released with its transaction open', (start, type) => {

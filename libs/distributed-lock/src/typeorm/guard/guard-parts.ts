@@ -13,6 +13,7 @@ import { fenceTable, type FenceRows } from '../fence/index.js';
 import { GuardExpressions } from './guard-expression.js';
 import { GuardedValues } from './guarded-values.js';
 import { JunctionGuard } from './junction-guard.js';
+import { PoolWaits } from './pool-waits.js';
 import { Proofs } from './proofs.js';
 import { Refusals } from './refusals.js';
 import { RowStamps } from './row-stamps.js';
@@ -63,6 +64,7 @@ export function guardParts({
     entityOf,
     expressions,
     pins: new FencePins(fence, rows, transactions),
+    poolWaits: new PoolWaits(dataSource, transactions),
     proofs,
     refusals,
     statements,

@@ -5,6 +5,7 @@ import type { FencePins } from './fence-pins.js';
 import { type GuardExpressions, isLaxSession } from './guard-expression.js';
 import { override } from './override.js';
 import { isAboutToken, isRefusedNull } from './refused-null.js';
+import type { PoolWaits } from './pool-waits.js';
 import type { Proofs } from './proofs.js';
 import type { Refusals } from './refusals.js';
 import type { SqliteConnection } from '../connection/index.js';
@@ -20,6 +21,7 @@ export interface RunnerGuardParts {
   readonly expressions: GuardExpressions;
   readonly statements: StatementGuards;
   readonly pins: FencePins;
+  readonly poolWaits: PoolWaits;
   readonly proofs: Proofs;
   readonly refusals: Refusals;
   /** How statements wait, where the driver cannot. */
@@ -39,6 +41,7 @@ export class RunnerGuard {
     this.#guardQuery(runner);
     this.#guardStream(runner);
     this.#followTransactions(runner);
+    if (!this.parts.sqlite) this.parts.poolWaits.follow(runner);
     return runner;
   }
 

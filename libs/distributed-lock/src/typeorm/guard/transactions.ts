@@ -71,6 +71,15 @@ export class Transactions {
     return openMark(this.#marks.getStore())?.transaction;
   }
 
+  /** All transactions that this call chain is inside of, the innermost first. */
+  enclosing(): readonly Transaction[] {
+    const found: Transaction[] = [];
+    for (let mark = openMark(this.#marks.getStore()); mark; mark = openMark(mark.outer)) {
+      found.push(mark.transaction);
+    }
+    return found;
+  }
+
   /** Runs `work` in a chain that is inside of the transaction which `runner` has open. */
   runInside<T>(runner: QueryRunner, work: () => T): T {
     return this.#marks.run(this.#mark(this.#begin(runner)), work);
