@@ -1,11 +1,10 @@
-import { execFileSync, spawn, type ChildProcess } from 'node:child_process';
 import { join } from 'node:path';
-import { setTimeout as sleep } from 'node:timers/promises';
 
 import { LockService } from 'nestjs-distributed-lock';
 import { typeormStore } from 'nestjs-distributed-lock/typeorm';
 import type { DataSource, DataSourceOptions } from 'typeorm';
 
+import { startStopping, type StoppingProcess } from '../servers/index.js';
 import { describeOnEachDatabase, type TestDatabase } from '../typeorm/databases.js';
 import {
   createTables,
@@ -22,7 +21,7 @@ import type { StoppedCallerOrder } from './stopped-caller-process.js';
 
 const TTL_MS = 1_500;
 const LIMIT_MS = 90_000;
-const HOOKS = join(__dirname, '..', 'conformance', 'typescript-hooks.mjs');
+const SCRIPT = join(__dirname, 'stopped-caller-process.ts');
 
 describeOnEachDatabase(
   'A process of service A that is stopped past its lease, and then calls service B',
@@ -60,13 +59,18 @@ describeOnEachDatabase(
         const at = (route: string): string => `${ledger.url}/ledger/42/${route}`;
         const urls = [at('settle'), at('settle-slowly'), at('settle-strictly')];
         const caller = startCaller({ source, ttlMs: TTL_MS, key: 'invoice:42', urls });
-        const control = startCaller({ source, ttlMs: TTL_MS, key: 'other', urls: [at('settle-unchecked')] });
+        const control = startCaller({
+          source,
+          ttlMs: TTL_MS,
+          key: 'other',
+          urls: [at('settle-unchecked')],
+        });
         try {
           await Promise.all([caller.stopped(), control.stopped()]);
           const successor = await ledger.app
             .get(LockService)
             .acquire('invoice:42', { ttlMs: 60_000, waitMs: 30_000 });
-          const answers = await caller.answers();
+          const answers = await caller.answer();
           expect(answers.map(({ status }) => status)).toEqual([409, 409, 503]); // the last route has not opted in
           expect(answers.map(({ body }) => body['code'])).toEqual(Array(3).fill('FENCED_OUT'));
           expect(answers.map(({ body }) => body['outcome'])).toEqual([
@@ -75,7 +79,7 @@ describeOnEachDatabase(
             'unknown',
           ]);
           expect(await rowOf(rows, '42')).toEqual({ status: 'READY', token: 0 });
-          expect(await control.answers()).toMatchObject([{ status: 201 }]);
+          expect(await control.answer()).toMatchObject([{ status: 201 }]);
           expect((await rowOf(rows, '42')).status).toBe('settled by the stopped caller');
           await successor.release();
         } finally {
@@ -87,45 +91,6 @@ describeOnEachDatabase(
   },
 );
 
-interface CallingProcess {
-  /** Resolves once it has stopped itself. */
-  stopped(): Promise<void>;
-  /** Lets it go on, to its end. */
-  answers(): Promise<Answer[]>;
-  kill(): void;
-}
-
-function startCaller(order: StoppedCallerOrder): CallingProcess {
-  const script = join(__dirname, 'stopped-caller-process.ts');
-  const child = spawn(process.execPath, ['--import', HOOKS, script, JSON.stringify(order)], {
-    stdio: ['ignore', 'pipe', 'pipe'],
-  });
-  let said = '';
-  let failed = '';
-  child.stdout.on('data', (chunk: Buffer) => (said += chunk.toString()));
-  child.stderr.on('data', (chunk: Buffer) => (failed += chunk.toString()));
-  const ended = new Promise<void>((resolve) => child.once('close', () => resolve()));
-  return {
-    async stopped() {
-      while (!isStopped(child)) {
-        if (child.exitCode !== null) throw new Error(`it ended before it was stopped: ${failed}`);
-        await sleep(20);
-      }
-    },
-    async answers() {
-      child.kill('SIGCONT');
-      await ended;
-      if (child.exitCode !== 0) throw new Error(`it ended with ${child.exitCode}: ${failed}`);
-      return JSON.parse(said) as Answer[];
-    },
-    kill: () => void child.kill('SIGKILL'),
-  };
-}
-
-function isStopped({ pid }: ChildProcess): boolean {
-  try {
-    return execFileSync('ps', ['-o', 'stat=', '-p', String(pid)], { encoding: 'utf8' }).startsWith('T');
-  } catch {
-    return false; // it has ended
-  }
+function startCaller(order: StoppedCallerOrder): StoppingProcess<Answer[]> {
+  return startStopping(SCRIPT, order);
 }

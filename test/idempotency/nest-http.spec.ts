@@ -259,19 +259,22 @@ describe('a handler with @Idempotent()', () => {
     let open!: () => void;
     calls().gate = new Promise((resolve) => (open = resolve));
     const first = post('1/pay', 'k1').send({}).then();
-    while (calls().count === 0) await new Promise(setImmediate);
-    const { status, body, headers } = await post('1/pay', 'k1').send({});
-    expect({ status, body }).toMatchObject({
-      status: 409,
-      body: {
-        code: 'IDEMPOTENCY_IN_PROGRESS',
-        outcome: 'not-started',
-        detail: expect.stringContaining('again'),
-      },
-    });
-    expect(Number(headers['retry-after'])).toBeGreaterThanOrEqual(1);
-    await post('1/pay', 'k1').send({ amount: 6 }).expect(422);
-    open();
+    try {
+      while (calls().count === 0) await new Promise(setImmediate);
+      const { status, body, headers } = await post('1/pay', 'k1').send({});
+      expect({ status, body }).toMatchObject({
+        status: 409,
+        body: {
+          code: 'IDEMPOTENCY_IN_PROGRESS',
+          outcome: 'not-started',
+          detail: expect.stringContaining('again'),
+        },
+      });
+      expect(Number(headers['retry-after'])).toBeGreaterThanOrEqual(1);
+      await post('1/pay', 'k1').send({ amount: 6 }).expect(422);
+    } finally {
+      open();
+    }
     expect((await first).status).toBe(201);
     await post('1/pay', 'k1').send({}).expect(201);
     expect(calls().count).toBe(1);

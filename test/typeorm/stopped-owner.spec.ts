@@ -1,4 +1,3 @@
-import { execFileSync, spawn, type ChildProcess } from 'node:child_process';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 
@@ -6,6 +5,7 @@ import { type DataSourceOptions } from 'typeorm';
 
 import { unfenced, typeormStore } from 'nestjs-distributed-lock/typeorm';
 
+import { startStopping } from '../servers/index.js';
 import { describeOnEachDatabase } from './databases.js';
 import { contents, Owners, seed, type Owner } from './owners.js';
 import { guardedPaths, keyOf } from './stopped-owner.js';
@@ -13,7 +13,7 @@ import type { Outcome, StoppedOwnerOrder } from './stopped-owner-process.js';
 
 const TTL_MS = 3_000;
 const LIMIT_MS = 120_000;
-const HOOKS = join(__dirname, '..', 'conformance', 'typescript-hooks.mjs');
+const SCRIPT = join(__dirname, 'stopped-owner-process.ts');
 
 describeOnEachDatabase('A process that was stopped for three ttls and goes on', (start, type) => {
   let owners: Owners;
@@ -38,7 +38,7 @@ describeOnEachDatabase('A process that was stopped for three ttls and goes on', 
     const { url, database } = successor.dataSource.options as { url?: string; database?: string };
     const source = { type: successor.dataSource.options.type, url, database, enableWAL: true };
     const order: StoppedOwnerOrder = { source: source as DataSourceOptions, ttlMs: TTL_MS, ...stop };
-    const process = startStopping(order);
+    const process = startStopping<Outcome[]>(SCRIPT, order);
     try {
       await process.stopped();
       const stoppedAtMs = performance.now();
@@ -48,7 +48,7 @@ describeOnEachDatabase('A process that was stopped for three ttls and goes on', 
         ),
       );
       await sleep(Math.max(0, stoppedAtMs + 3 * TTL_MS - performance.now()));
-      return await process.outcomes();
+      return await process.answer();
     } finally {
       process.kill();
     }
@@ -103,45 +103,3 @@ describeOnEachDatabase('A process that was stopped for three ttls and goes on', 
     LIMIT_MS,
   );
 });
-
-interface StoppingProcess {
-  stopped(): Promise<void>;
-  /** Lets it go on. */
-  outcomes(): Promise<Outcome[]>;
-  kill(): void;
-}
-
-function startStopping(order: StoppedOwnerOrder): StoppingProcess {
-  const script = join(__dirname, 'stopped-owner-process.ts');
-  const child = spawn(process.execPath, ['--import', HOOKS, script, JSON.stringify(order)], {
-    stdio: ['ignore', 'pipe', 'pipe'],
-  });
-  let said = '';
-  let failed = '';
-  child.stdout.on('data', (chunk: Buffer) => (said += chunk.toString()));
-  child.stderr.on('data', (chunk: Buffer) => (failed += chunk.toString()));
-  const ended = new Promise<void>((resolve) => child.once('close', () => resolve()));
-  return {
-    async stopped() {
-      while (!isStopped(child)) {
-        if (child.exitCode !== null) throw new Error(`it ended before it was stopped: ${failed}`);
-        await sleep(20);
-      }
-    },
-    async outcomes() {
-      child.kill('SIGCONT');
-      await ended;
-      if (child.exitCode !== 0) throw new Error(`it ended with ${child.exitCode}: ${failed}`);
-      return JSON.parse(said) as Outcome[];
-    },
-    kill: () => void child.kill('SIGKILL'),
-  };
-}
-
-function isStopped({ pid }: ChildProcess): boolean {
-  try {
-    return execFileSync('ps', ['-o', 'stat=', '-p', String(pid)], { encoding: 'utf8' }).startsWith('T');
-  } catch {
-    return false; // it has ended
-  }
-}

@@ -1,3 +1,5 @@
+import { jittered } from '../../core/index.js';
+
 /**
  * The database asks for another try: serialization failure, deadlock, lock not available (PostgreSQL, MySQL), or another
  * connection is writing (SQLite). The statement changed nothing.
@@ -39,6 +41,7 @@ export async function retryTransient<T>(timeoutMs: number, attempt: () => Promis
     } catch (error) {
       if (!isTransient(error) || performance.now() + pauseMs > endsAtMs) throw error;
     }
-    await new Promise((resolve) => setTimeout(resolve, pauseMs * (0.5 + Math.random() / 2)));
+    const delayMs = jittered(pauseMs);
+    await new Promise((resolve) => setTimeout(resolve, delayMs));
   }
 }
