@@ -29,9 +29,21 @@ function figures(account: Account): string[] {
     figure('stale writes refused', staleWritesRefused(account)) +
       `   by the lease check ${leaseCheck}, the database guard ${databaseGuard}, the gateway's token check ${gatewayToken}`,
     `${figure('duplicates prevented', account.duplicatesPrevented)}   by the gateway's idempotency keys`,
+    ...repetitionFigures(account),
     figure('take-overs', account.takeOvers),
     figure('pauses', account.pauses),
     figure('kills', account.kills),
+  ];
+}
+
+function repetitionFigures({ repetitions }: Account): string[] {
+  const { messages, replayed, inProgress, furtherAttempts, paidOut } = repetitions;
+  return [
+    `${figure('messages', messages)}   two for each invoice`,
+    `${figure('replayed', replayed)}   deliveries answered from the record`,
+    `${figure('in progress', inProgress)}   deliveries that met the payout at work elsewhere: not acknowledged, sent again`,
+    `${figure('further attempts', furtherAttempts)}   after a crash, a lost lease or a lost answer`,
+    `${figure('paid on record', paidOut)}   invoices that the store of records calls done`,
   ];
 }
 

@@ -33,6 +33,8 @@ describe('the account of a run', () => {
       ['b', 'SETTLED'],
       ['c', 'SETTLED'],
     ]),
+    messages: 6,
+    paidOut: 3,
     journal: new RunJournal(),
     durationMs: 1234.5,
     ...more,
@@ -49,6 +51,9 @@ describe('the account of a run', () => {
     const journal = new RunJournal();
     journal.refused('lease-check');
     journal.pauses = 3;
+    journal.replays = 3;
+    journal.inProgress = 2;
+    journal.attempted('a', 2);
     const json = accountJson(drawUpAccount(evidence({ journal })));
     expect(json).not.toContain('\n');
     expect(JSON.parse(json)).toEqual({
@@ -59,6 +64,11 @@ describe('the account of a run', () => {
       totalsMinor: { USD: '9007199254740995', JPY: '1980' },
       staleWritesRefused: 2,
       duplicatesPrevented: 2,
+      messages: 6,
+      replayed: 3,
+      inProgress: 2,
+      furtherAttempts: 1,
+      paidOut: 3,
       takeOvers: 0,
       pauses: 3,
       kills: 0,

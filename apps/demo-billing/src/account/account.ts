@@ -21,7 +21,9 @@ export interface Account {
     readonly databaseGuard: number;
     readonly gatewayToken: number;
   };
+  /** Calls that the gateway has answered by their idempotency key, without charging again. */
   readonly duplicatesPrevented: number;
+  readonly repetitions: Repetitions;
   readonly takeOvers: number;
   readonly pauses: number;
   readonly kills: number;
@@ -30,15 +32,30 @@ export interface Account {
   readonly problems: readonly string[];
 }
 
+/** What became of messages that came again, and of payouts that were begun again. */
+export interface Repetitions {
+  readonly messages: number;
+  /** Deliveries that were answered from the record. */
+  readonly replayed: number;
+  /** Deliveries that met the same payout at work elsewhere: not acknowledged, and delivered again. */
+  readonly inProgress: number;
+  readonly furtherAttempts: number;
+  /** Invoices that are paid by the word of the store of records. */
+  readonly paidOut: number;
+}
+
 export interface Evidence {
   readonly invoices: readonly InvoiceLine[];
+  readonly messages: number;
   readonly ledger: LedgerReport;
   readonly statuses: ReadonlyMap<string, InvoiceStatus>;
+  readonly paidOut: number;
   readonly journal: RunJournal;
   readonly durationMs: number;
 }
 
-export function drawUpAccount({ invoices, ledger, statuses, journal, durationMs }: Evidence): Account {
+export function drawUpAccount(evidence: Evidence): Account {
+  const { invoices, ledger, statuses, journal, durationMs } = evidence;
   const charges = chargesByInvoice(ledger.charges);
   const doublyCharged = [...charges]
     .filter(([, list]) => list.length > 1)
@@ -56,6 +73,7 @@ export function drawUpAccount({ invoices, ledger, statuses, journal, durationMs 
       gatewayToken: ledger.staleCallsRefused,
     },
     duplicatesPrevented: ledger.duplicatesPrevented,
+    repetitions: repetitionsIn(evidence),
     takeOvers: journal.takeOvers,
     pauses: journal.pauses,
     kills: journal.kills,
@@ -76,6 +94,11 @@ export function addsUp({ doubleCharges, problems }: Account): boolean {
 
 export function staleWritesRefused({ refusals }: Account): number {
   return refusals.leaseCheck + refusals.databaseGuard + refusals.gatewayToken;
+}
+
+function repetitionsIn({ messages, paidOut, journal }: Evidence): Repetitions {
+  const { replays: replayed, inProgress, furtherAttempts } = journal;
+  return { messages, replayed, inProgress, furtherAttempts, paidOut };
 }
 
 function chargesByInvoice(charges: readonly Charge[]): Map<string, Charge[]> {

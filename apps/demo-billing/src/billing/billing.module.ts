@@ -1,11 +1,12 @@
 import { Module, type DynamicModule, type Provider } from '@nestjs/common';
 import { TypeOrmModule } from '@nestjs/typeorm';
-import { DistributedLockModule } from 'nestjs-distributed-lock';
+import { DistributedLockModule, type IdempotencyListener } from 'nestjs-distributed-lock';
 import { DistributedLockTypeOrmModule } from 'nestjs-distributed-lock/typeorm';
 
 import { PayoutGateway } from '../gateway/payout-gateway.js';
 import { invoiceDatabase } from '../storage/data-source-options.js';
 import { lockStore } from '../storage/lock-store.js';
+import { recordStore } from '../storage/record-store.js';
 import type { StorageSettings } from '../storage/storage-settings.js';
 import { BillingService } from './billing.service.js';
 import { Invoice } from './invoice.entity.js';
@@ -15,16 +16,23 @@ export interface BillingOptions {
   readonly gatewayAddress: string;
 }
 
+/** What an application may add to the module. */
+export interface BillingExtras {
+  /** Take the place of collaborators of the service: the demo puts its faults there. */
+  readonly instead?: readonly Provider[];
+  /** Hears what happens to repeated calls: the demo counts it, others feed their metrics. */
+  readonly onEvent?: IdempotencyListener;
+}
+
 /** While a database is away for some seconds, a worker that starts waits for it. */
 const CONNECT_AGAIN = { retryAttempts: 20, retryDelay: 500 };
 
-/** The billing service with its database, its locks and the guards between the two. */
+/** The billing service with its database, its locks, its records and the guards between them. */
 @Module({})
 export class BillingModule {
-  /** `instead` replaces collaborators of the service: the demo puts its faults there. */
   static forRun(
     { storage, gatewayAddress }: BillingOptions,
-    instead: readonly Provider[] = [],
+    { instead = [], onEvent }: BillingExtras = {},
   ): DynamicModule {
     return {
       module: BillingModule,
@@ -33,6 +41,7 @@ export class BillingModule {
         TypeOrmModule.forFeature([Invoice]),
         DistributedLockModule.forRoot({
           store: () => lockStore(storage.locks),
+          idempotency: { store: () => recordStore(storage), onEvent },
           namespace: storage.namespace,
         }),
         DistributedLockTypeOrmModule.forRoot(),
@@ -42,6 +51,7 @@ export class BillingModule {
         { provide: PayoutGateway, useFactory: () => new PayoutGateway(gatewayAddress) },
         ...instead,
       ],
+      exports: [BillingService, TypeOrmModule],
     };
   }
 }

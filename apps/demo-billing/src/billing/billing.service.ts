@@ -1,11 +1,12 @@
 import { Injectable } from '@nestjs/common';
 import { InjectRepository } from '@nestjs/typeorm';
-import { LockContext, Locked } from 'nestjs-distributed-lock';
+import { Idempotent, LockContext, Locked } from 'nestjs-distributed-lock';
 import { Repository } from 'typeorm';
 
 import { PayoutGateway } from '../gateway/payout-gateway.js';
 import { Invoice } from './invoice.entity.js';
-import { LOCK_TTL_MS, LOCK_WAIT_MS } from './lock-times.js';
+import { LEASE_MS, LOCK_WAIT_MS } from './lease-times.js';
+import { receiptFor, type Receipt } from './receipt.js';
 
 /** Settles invoices: charges what is due, once, and notes it. */
 @Injectable()
@@ -16,19 +17,21 @@ export class BillingService {
     private readonly lock: LockContext,
   ) {}
 
-  @Locked('invoice:<id>', { ttlMs: LOCK_TTL_MS, waitMs: LOCK_WAIT_MS })
-  async settle(id: string): Promise<Invoice> {
+  @Idempotent('payout:<id>', { leaseMs: LEASE_MS, waitMs: 0 }) // at work elsewhere: whoever asked asks again
+  @Locked('invoice:<id>', { ttlMs: LEASE_MS, waitMs: LOCK_WAIT_MS })
+  async settle(id: string): Promise<Receipt> {
     const invoice = await this.invoices.findOneByOrFail({ id });
-    if (invoice.status === 'SETTLED') return invoice;
+    if (invoice.status === 'SETTLED') return receiptFor(invoice); // an attempt died after it had saved
     await this.gateway.send({
       invoiceId: id,
       amountMinor: invoice.amountMinor,
       currency: invoice.currency,
       fencingToken: this.lock.token, // a worker that slept through its lease stops here
-      idempotencyKey: `payout:${id}`, // one that died after the charge is not charged again
+      idempotencyKey: this.lock.idempotencyKey, // the same in every attempt: one that died after the charge is not charged again
     });
     invoice.status = 'SETTLED';
     invoice.settledAt = new Date().toISOString();
-    return this.invoices.save(invoice); // refused by the database if a newer owner was here
+    await this.invoices.save(invoice); // refused by the database if a newer owner was here
+    return receiptFor(invoice);
   }
 }

@@ -22,15 +22,12 @@ export interface FaultPlan {
   readonly strikes: ReadonlyMap<string, Fault>;
   /** The gateway charges, and its first answer never arrives. */
   readonly lostAnswers: ReadonlySet<string>;
-  /** The message comes twice, as it may with any queue. */
-  readonly deliveredTwice: ReadonlySet<string>;
 }
 
 /** Every step is struck twice by a pause and once by a kill. */
 const PAUSES = 2 * STEPS.length;
 const KILLS = STEPS.length;
 const LOST_ANSWERS = 6;
-const DELIVERED_TWICE = 12;
 
 /** The same plan for the same seed, invoices and choice. Small files meet as many faults as they have invoices. */
 export function planFaults(seed: number, invoiceIds: readonly string[], choice: FaultChoice): FaultPlan {
@@ -41,7 +38,6 @@ export function planFaults(seed: number, invoiceIds: readonly string[], choice: 
   return {
     strikes: new Map([...strikesOf('pause', pauses), ...strikesOf('kill', kills)]),
     lostAnswers: new Set(choice === 'all' ? draw(LOST_ANSWERS) : []),
-    deliveredTwice: new Set(choice === 'all' ? draw(DELIVERED_TWICE) : []),
   };
 }
 

@@ -1,18 +1,16 @@
 import { join } from 'node:path';
 
 import { drawUpAccount, type Account } from '../account/account.js';
-import { LOCK_TTL_MS } from '../billing/lock-times.js';
+import { LEASE_MS } from '../billing/lease-times.js';
 import type { DemoOptions } from '../command-line/demo-options.js';
-import { InputError } from '../command-line/input-error.js';
 import { planFaults, type FaultPlan } from '../faults/fault-plan.js';
 import type { InvoiceLine } from '../invoices/invoice-line.js';
-import { InvoiceBook } from '../storage/invoice-book.js';
-import { requireRedis } from '../storage/reachable-redis.js';
 import type { StorageSettings } from '../storage/storage-settings.js';
 import type { FromWorker } from '../worker/messages.js';
 import type { WorkerSettings } from '../worker/worker-settings.js';
 import { Dispatcher } from './dispatcher.js';
 import { GatewayProcess } from './gateway-process.js';
+import { openBook, reasonOf } from './open-book.js';
 import type { Progress } from './progress.js';
 import { RunInterrupted } from './run-interrupted.js';
 import { RunJournal } from './run-journal.js';
@@ -22,9 +20,9 @@ import { WorkerPool } from './worker-pool.js';
 import type { WorkerProcess } from './worker-process.js';
 
 /** The lease of a paused worker is over long before it wakes. */
-const PAUSE_MS = 3 * LOCK_TTL_MS;
+const PAUSE_MS = 3 * LEASE_MS;
 /** A paused worker's message is delivered again when its lock is about to be free. */
-const VISIBILITY_MS = LOCK_TTL_MS + 300;
+const VISIBILITY_MS = LEASE_MS + 300;
 const HUNG_AFTER_MS = 30_000;
 const STALLED_AFTER_MS = 60_000;
 const GOODBYE_WITHIN_MS = 3_000;
@@ -52,8 +50,7 @@ export class BillingRun {
    */
   async settleAll(storage: StorageSettings, folder: string): Promise<Account> {
     const startedAtMs = performance.now();
-    const book = new InvoiceBook(storage);
-    await this.#open(book, storage);
+    const book = await openBook(storage, this.invoices, this.options.store);
     const ledgerFile = join(folder, 'ledger.jsonl');
     const gateway = new GatewayProcess({ ledgerFile, loseAnswersOf: [...this.#plan.lostAnswers] }, (what) =>
       this.fail(what),
@@ -62,22 +59,18 @@ export class BillingRun {
       const gatewayAddress = await this.#unlessEnded(gateway.listening());
       if (gatewayAddress) await this.#work({ storage, gatewayAddress, unsafe: this.options.unsafe });
       if (this.#interrupted) throw new RunInterrupted('interrupted');
-      const [ledger, statuses] = [await gateway.ledger(), await book.statuses()];
-      const durationMs = performance.now() - startedAtMs;
-      return drawUpAccount({ invoices: this.invoices, ledger, statuses, journal: this.#journal, durationMs });
+      return drawUpAccount({
+        invoices: this.invoices,
+        messages: this.#messages.length,
+        ledger: await gateway.ledger(),
+        statuses: await book.statuses(),
+        paidOut: await book.paidOut(this.#invoiceIds),
+        journal: this.#journal,
+        durationMs: performance.now() - startedAtMs,
+      });
     } finally {
       await gateway.stop();
       await book.close().catch((error: unknown) => this.progress.note(`not cleaned up: ${reasonOf(error)}`));
-    }
-  }
-
-  async #open(book: InvoiceBook, { locks }: StorageSettings): Promise<void> {
-    try {
-      if (locks.kind === 'redis') await requireRedis(locks.url);
-      await book.open(this.invoices);
-    } catch (error) {
-      const advice = this.options.store.kind === 'embedded' ? '' : '; check --store, or leave it out';
-      throw new InputError(`the store cannot be used: ${reasonOf(error)}${advice}`);
     }
   }
 
@@ -114,8 +107,8 @@ export class BillingRun {
       },
     });
     const dispatcher = new Dispatcher(pool, this.#journal, {
-      invoiceIds: this.#invoiceIds,
-      plan: this.#plan,
+      messages: this.#messages,
+      strikes: this.#plan.strikes,
       pauseMs: PAUSE_MS,
       visibilityMs: VISIBILITY_MS,
       hungAfterMs: HUNG_AFTER_MS,
@@ -146,12 +139,11 @@ export class BillingRun {
   get #invoiceIds(): string[] {
     return this.invoices.map(({ id }) => id);
   }
-}
 
-/** In one line. A connection that failed on several addresses says it in its parts only. */
-function reasonOf(error: unknown): string {
-  const [part = error] = error instanceof AggregateError ? (error.errors as unknown[]) : [];
-  return (part instanceof Error ? part.message : String(part)).replace(/\s+/g, ' ');
+  /** Each of them comes twice, and both may be out at the same time: no queue promises more than "at least once". */
+  get #messages(): string[] {
+    return this.#invoiceIds.flatMap((id) => [id, id]);
+  }
 }
 
 function hear(deaths: WorkerDeaths, worker: WorkerProcess, message: FromWorker): void {

@@ -6,7 +6,7 @@ import type { WorkerProcess } from './worker-process.js';
 
 const PAUSE: Fault = { kind: 'pause', step: 'after-read' };
 const KILL: Fault = { kind: 'kill', step: 'after-read' };
-const AWAY: Failure = { code: 'STORE_UNAVAILABLE', message: 'away', refusedBy: null, permanent: false };
+const AWAY: Failure = { code: 'STORE_UNAVAILABLE', message: 'away', permanent: false };
 
 /** A worker that does nothing by itself. */
 class Puppet {
@@ -39,14 +39,14 @@ describe('the dispatcher', () => {
     jest.useRealTimers();
   });
 
-  const dispatch = (invoiceIds: string[], plan: Partial<FaultPlan> = {}, count = 4): void => {
+  const dispatch = (messages: string[], strikes: FaultPlan['strikes'] = new Map(), count = 4): void => {
     workers = Array.from({ length: count }, (_, i) => new Puppet(`w${i}`));
     journal = new RunJournal();
     finished = false;
     const pool = { size: count, missing: 0, ready: workers as unknown as WorkerProcess[] };
     dispatcher = new Dispatcher(pool, journal, {
-      invoiceIds,
-      plan: { strikes: new Map(), lostAnswers: new Set(), deliveredTwice: new Set(), ...plan },
+      messages,
+      strikes,
       pauseMs: 3_600,
       visibilityMs: 1_500,
       hungAfterMs: 30_000,
@@ -69,7 +69,7 @@ describe('the dispatcher', () => {
     });
 
   it('keeps every worker busy until everything is settled', async () => {
-    dispatch(['a', 'b', 'c'], {}, 2);
+    dispatch(['a', 'b', 'c'], new Map(), 2);
     expect(workers.map(({ delivery }) => delivery?.invoiceId)).toEqual(['a', 'b']);
     settles(holding('a'));
     settles(holding('b'));
@@ -80,7 +80,7 @@ describe('the dispatcher', () => {
   });
 
   it('wakes a paused worker after its time, and has let another one take over meanwhile', async () => {
-    dispatch(['a'], { strikes: new Map([['a', PAUSE]]) });
+    dispatch(['a'], new Map([['a', PAUSE]]));
     const paused = holding('a');
     expect(paused.delivery?.fault).toEqual(PAUSE);
     says(paused, { kind: 'struck', fault: PAUSE });
@@ -92,14 +92,15 @@ describe('the dispatcher', () => {
     expect(finished).toBe(false);
     jest.advanceTimersByTime(2_100);
     expect(paused.wake).toHaveBeenCalledTimes(1);
-    fails(paused, { code: 'LEASE_LOST', refusedBy: 'lease-check' });
+    says(paused, { kind: 'refused', by: 'lease-check' });
+    fails(paused, { code: 'LEASE_LOST' });
     await Promise.resolve();
     expect(finished).toBe(true);
     expect([journal.pauses, journal.refusals('lease-check')]).toEqual([1, 1]);
   });
 
   it('kills where the plan says so, and delivers to somebody else', () => {
-    dispatch(['a'], { strikes: new Map([['a', KILL]]) });
+    dispatch(['a'], new Map([['a', KILL]]));
     const victim = holding('a');
     says(victim, { kind: 'struck', fault: KILL });
     expect(victim.kill).toHaveBeenCalled();
@@ -111,7 +112,7 @@ describe('the dispatcher', () => {
 
   it('always leaves one worker out of the faults', () => {
     const ids = ['a', 'b', 'c', 'd', 'e'];
-    dispatch(ids, { strikes: new Map(ids.slice(0, 4).map((id) => [id, PAUSE])) });
+    dispatch(ids, new Map(ids.slice(0, 4).map((id) => [id, PAUSE])));
     expect(workers.map(({ delivery }) => delivery?.invoiceId)).toEqual(['a', 'b', 'c', 'e']);
     settles(holding('e'));
     expect(holding('d')).toBeUndefined();
@@ -120,7 +121,7 @@ describe('the dispatcher', () => {
   });
 
   it('keeps a fault for the next try when the first one never came to its step', () => {
-    dispatch(['a'], { strikes: new Map([['a', PAUSE]]) }, 1);
+    dispatch(['a'], new Map([['a', PAUSE]]), 1);
     fails(holding('a'));
     jest.advanceTimersByTime(100);
     expect(holding('a').delivery?.fault).toEqual(PAUSE);
@@ -131,7 +132,7 @@ describe('the dispatcher', () => {
   });
 
   it('strikes on a slow machine too: a worker that is late on its way to a fault is waited for', () => {
-    dispatch(['a'], { strikes: new Map([['a', PAUSE]]) });
+    dispatch(['a'], new Map([['a', PAUSE]]));
     const slow = holding('a');
     jest.advanceTimersByTime(5_000);
     expect(workers.filter(({ delivery }) => delivery)).toEqual([slow]);
@@ -140,9 +141,25 @@ describe('the dispatcher', () => {
     expect(journal.pauses).toBe(1);
   });
 
-  it('delivers some messages twice', () => {
-    dispatch(['a', 'b'], { deliveredTwice: new Set(['a']) });
+  it('has both messages of an invoice out at the same time', () => {
+    dispatch(['a', 'a', 'b']);
     expect(workers.map(({ delivery }) => delivery?.invoiceId)).toEqual(['a', 'a', 'b', undefined]);
+  });
+
+  it('never takes "in progress elsewhere" for done: it delivers again until somebody has an answer', async () => {
+    dispatch(['a', 'a'], new Map(), 2);
+    const [first, second] = workers as [Puppet, Puppet];
+    fails(second, { code: 'IDEMPOTENCY_IN_PROGRESS' });
+    settles(first);
+    await Promise.resolve();
+    expect(finished).toBe(false);
+    expect([journal.inProgress, journal.replays]).toEqual([1, 0]);
+    jest.advanceTimersByTime(100);
+    says(first, { kind: 'replayed' });
+    says(first, { kind: 'settled', delivery: first.delivery as Delivery, token: null });
+    await Promise.resolve();
+    expect(finished).toBe(true);
+    expect([journal.inProgress, journal.replays, journal.settledInvoices]).toEqual([1, 1, 1]);
   });
 
   it('gives up what can never be settled, and says so', async () => {
@@ -154,7 +171,7 @@ describe('the dispatcher', () => {
   });
 
   it('ends a worker that hangs, and calls it an incident', () => {
-    dispatch(['a'], {}, 1);
+    dispatch(['a'], new Map(), 1);
     const hung = holding('a');
     jest.advanceTimersByTime(30_000);
     expect(hung.kill).toHaveBeenCalled();

@@ -7,8 +7,9 @@ import type { WorkerPool } from './worker-pool.js';
 import type { WorkerProcess } from './worker-process.js';
 
 export interface DispatcherOptions {
-  readonly invoiceIds: readonly string[];
-  readonly plan: FaultPlan;
+  /** The invoice that each message is about. */
+  readonly messages: readonly string[];
+  readonly strikes: FaultPlan['strikes'];
   /** How long a worker stays stopped. */
   readonly pauseMs: number;
   readonly visibilityMs: number;
@@ -29,9 +30,8 @@ export class Dispatcher {
     private readonly journal: RunJournal,
     private readonly options: DispatcherOptions,
   ) {
-    const { invoiceIds, plan, visibilityMs } = options;
-    this.#faults = new FaultsAhead(plan.strikes);
-    const messages = invoiceIds.flatMap((id) => (plan.deliveredTwice.has(id) ? [id, id] : [id]));
+    const { messages, strikes, visibilityMs } = options;
+    this.#faults = new FaultsAhead(strikes);
     this.#queue = new DeliveryQueue(messages, { visibilityMs, onChange: () => this.#dispatch() });
   }
 
@@ -55,6 +55,12 @@ export class Dispatcher {
         return this.#dispatch();
       case 'acquired':
         return this.journal.acquired(message.invoiceId, worker.name, message.token);
+      case 'refused':
+        return this.journal.refused(message.by);
+      case 'replayed':
+        return void (this.journal.replays += 1);
+      case 'attempted':
+        return this.journal.attempted(message.invoiceId, message.attempt);
       case 'struck':
         return this.#strike(worker, message.fault);
       case 'settled':
@@ -116,7 +122,7 @@ export class Dispatcher {
       return this.#queue.done(deliveryId);
     }
     const { failure } = answer;
-    if (failure.refusedBy) this.journal.refused(failure.refusedBy);
+    if (failure.code === 'IDEMPOTENCY_IN_PROGRESS') this.journal.inProgress += 1;
     if (!failure.permanent) return this.#queue.retryLater(deliveryId);
     this.journal.incidents.push(
       `invoice ${invoiceId} cannot be settled: ${failure.code}: ${failure.message}`,

@@ -36,6 +36,23 @@ describe('the journal of a run', () => {
     expect(journal.settledInvoices).toBe(1);
   });
 
+  it('does not take a worker that was only told for the one that has settled the invoice', () => {
+    const journal = new RunJournal();
+    journal.acquired('a', 'w1', 1);
+    journal.acquired('a', 'w2', 2);
+    journal.settled('a', null);
+    expect([journal.takeOvers, journal.settledInvoices]).toEqual([1, 1]);
+    journal.settled('a', 2);
+    expect([journal.takeOvers, journal.settledInvoices]).toEqual([1, 1]);
+  });
+
+  it('counts each further attempt once, also when it was claimed twice before it could begin', () => {
+    const journal = new RunJournal();
+    for (const attempt of [1, 2, 2, 3]) journal.attempted('a', attempt);
+    journal.attempted('b', 2);
+    expect(journal.furtherAttempts).toBe(3);
+  });
+
   it('counts refusals by who refused', () => {
     const journal = new RunJournal();
     journal.refused('lease-check');

@@ -9,11 +9,17 @@ interface Acquisition {
 export class RunJournal {
   pauses = 0;
   kills = 0;
+  /** Deliveries that were answered from the record. */
+  replays = 0;
+  /** Deliveries that met the same payout at work elsewhere: not acknowledged, and delivered again. */
+  inProgress = 0;
   /** Things that must not happen, whatever the faults: each makes the run fail. */
   readonly incidents: string[] = [];
   readonly #refusals = new Map<Refuser, number>();
   readonly #acquisitions = new Map<string, Acquisition[]>();
-  /** The token of the worker that was first to say that the invoice is settled. */
+  readonly #furtherAttempts = new Set<string>();
+  readonly #settled = new Set<string>();
+  /** The token of the worker that was first to say that it has settled the invoice. */
   readonly #settledUnder = new Map<string, number>();
 
   acquired(invoiceId: string, worker: string, token: number): void {
@@ -22,8 +28,19 @@ export class RunJournal {
     this.#acquisitions.set(invoiceId, list);
   }
 
-  settled(invoiceId: string, token: number): void {
-    if (!this.#settledUnder.has(invoiceId)) this.#settledUnder.set(invoiceId, token);
+  attempted(invoiceId: string, attempt: number): void {
+    if (attempt > 1) this.#furtherAttempts.add(JSON.stringify([invoiceId, attempt]));
+  }
+
+  /** Attempts at a payout beyond the first one. One that found the lock busy has kept its number, and is no further one. */
+  get furtherAttempts(): number {
+    return this.#furtherAttempts.size;
+  }
+
+  /** `token` is null when the worker was only told that the invoice is settled. */
+  settled(invoiceId: string, token: number | null): void {
+    this.#settled.add(invoiceId);
+    if (token !== null && !this.#settledUnder.has(invoiceId)) this.#settledUnder.set(invoiceId, token);
   }
 
   refused(refuser: Refuser): void {
@@ -35,7 +52,7 @@ export class RunJournal {
   }
 
   get settledInvoices(): number {
-    return this.#settledUnder.size;
+    return this.#settled.size;
   }
 
   /**

@@ -1,27 +1,25 @@
-import { setTimeout as sleep } from 'node:timers/promises';
-
 import { createLockTables } from 'nestjs-distributed-lock/typeorm';
 import { DataSource } from 'typeorm';
 
 import { Invoice, type InvoiceStatus } from '../billing/invoice.entity.js';
 import type { InvoiceLine } from '../invoices/invoice-line.js';
 import { invoiceDatabase, lockDatabase } from './data-source-options.js';
+import { patiently } from './patiently.js';
+import { countPaidOut, layOutRecords } from './record-store.js';
 import type { StorageSettings } from './storage-settings.js';
 
 const ROWS_PER_INSERT = 200;
-/** A server that was killed during the run may still be on its way back. */
-const PATIENCE_MS = 15_000;
-const RETRY_MS = 250;
 
 /** The coordinator's own view of the database: it lays out the tables before the run, and reads them afterwards. */
 export class InvoiceBook {
   constructor(private readonly settings: StorageSettings) {}
 
-  /** Fresh tables with these invoices, all READY, and the tables that locks and fences need. */
+  /** Fresh tables with these invoices, all READY, and the tables that locks, fences and records need. */
   async open(invoices: readonly InvoiceLine[]): Promise<void> {
     const { locks, data } = this.settings;
     await this.#connected((database) => layOut(database, invoices));
     if (locks !== data && locks.kind !== 'redis') await createLockTables(new DataSource(lockDatabase(locks)));
+    await layOutRecords(this.settings);
   }
 
   async statuses(): Promise<Map<string, InvoiceStatus>> {
@@ -31,6 +29,11 @@ export class InvoiceBook {
       ),
     );
     return new Map(rows.map(({ id, status }) => [id, status]));
+  }
+
+  /** How many of these invoices are paid by the word of the store of records. */
+  paidOut(invoiceIds: readonly string[]): Promise<number> {
+    return patiently(() => countPaidOut(this.settings, invoiceIds));
   }
 
   /** Takes away what the run has put on a server. A SQLite file keeps its table, for whoever wants to look. */
@@ -62,16 +65,4 @@ async function layOut(database: DataSource, invoices: readonly InvoiceLine[]): P
     await database.getRepository(Invoice).insert(rows.map((row) => ({ ...row, status: 'READY' as const })));
   }
   await createLockTables(database);
-}
-
-async function patiently<T>(attempt: () => Promise<T>): Promise<T> {
-  const givesUpAtMs = performance.now() + PATIENCE_MS;
-  for (;;) {
-    try {
-      return await attempt();
-    } catch (error) {
-      if (performance.now() > givesUpAtMs) throw error;
-    }
-    await sleep(RETRY_MS);
-  }
 }

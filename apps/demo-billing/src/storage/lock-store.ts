@@ -4,10 +4,10 @@ import { typeormStore } from 'nestjs-distributed-lock/typeorm';
 import { DataSource } from 'typeorm';
 
 import { lockDatabase } from './data-source-options.js';
-import type { LockSettings } from './storage-settings.js';
+import type { StoreSettings } from './storage-settings.js';
 
 /** The store that these settings name. A database is only pointed out to it: the store connects by itself. */
-export function lockStore(settings: LockSettings): LockStore {
+export function lockStore(settings: StoreSettings): LockStore {
   if (settings.kind === 'redis') return redisStore({ url: settings.url });
   return typeormStore({ dataSource: new DataSource(lockDatabase(settings)) });
 }

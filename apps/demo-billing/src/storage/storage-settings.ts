@@ -6,19 +6,24 @@ export type DatabaseSettings =
   | { readonly kind: 'sqlite'; readonly file: string }
   | { readonly kind: 'postgres'; readonly url: string; readonly schema: string };
 
-export type LockSettings = DatabaseSettings | { readonly kind: 'redis'; readonly url: string };
+export type StoreSettings = DatabaseSettings | { readonly kind: 'redis'; readonly url: string };
 
 /** Where a run keeps what; every process of the run connects by these. */
 export interface StorageSettings {
   readonly data: DatabaseSettings;
-  readonly locks: LockSettings;
-  /** Set before every lock key, so that runs do not meet on one Redis server. */
+  readonly locks: StoreSettings;
+  /** Where it is kept what was done before, and with which answer. */
+  readonly records: StoreSettings;
+  /** Set before every key of a lock and a record, so that runs do not meet on one Redis server. */
   readonly namespace: string;
 }
 
 const NAMESPACE = 'demo-billing';
 
-/** Locks and invoices never share a SQLite file: it takes one writer at a time, and a lease cannot wait for a report. */
+/**
+ * Invoices, locks and records never share a SQLite file: it takes one writer at a time, and a lease cannot wait for a
+ * report.
+ */
 export function storageFor(store: StoreChoice, folder: string, runId: string): StorageSettings {
   const embedded = { kind: 'sqlite', file: join(folder, 'invoices.db') } as const;
   switch (store.kind) {
@@ -27,10 +32,10 @@ export function storageFor(store: StoreChoice, folder: string, runId: string): S
     case 'sqlite':
       return sqliteStorage(store.file);
     case 'redis':
-      return { data: embedded, locks: { kind: 'redis', url: store.url }, namespace: `${NAMESPACE}-${runId}` };
+      return redisStorage(embedded.file, store.url, runId);
     case 'postgres': {
       const database = { kind: 'postgres', url: store.url, schema: `demo_billing_${runId}` } as const;
-      return { data: database, locks: database, namespace: NAMESPACE };
+      return { data: database, locks: database, records: database, namespace: NAMESPACE };
     }
   }
 }
@@ -39,6 +44,17 @@ function sqliteStorage(file: string): StorageSettings {
   return {
     data: { kind: 'sqlite', file },
     locks: { kind: 'sqlite', file: `${file}-locks` },
+    records: { kind: 'sqlite', file: `${file}-records` },
     namespace: NAMESPACE,
+  };
+}
+
+function redisStorage(file: string, url: string, runId: string): StorageSettings {
+  const redis = { kind: 'redis', url } as const;
+  return {
+    data: { kind: 'sqlite', file },
+    locks: redis,
+    records: redis,
+    namespace: `${NAMESPACE}-${runId}`,
   };
 }

@@ -3,22 +3,26 @@ import { TypeOrmModule } from '@nestjs/typeorm';
 
 import type { BillingOptions } from '../billing/billing.module.js';
 import { Invoice } from '../billing/invoice.entity.js';
-import { LOCK_TTL_MS, LOCK_WAIT_MS } from '../billing/lock-times.js';
+import { LEASE_MS, LOCK_WAIT_MS } from '../billing/lease-times.js';
 import { PayoutGateway } from '../gateway/payout-gateway.js';
 import { invoiceDatabase } from '../storage/data-source-options.js';
 import { lockStore } from '../storage/lock-store.js';
 import { BareTtlLock } from './bare-ttl-lock.js';
 import { UnsafeBillingService } from './unsafe-billing.service.js';
 
+export interface UnsafeExtras {
+  readonly instead?: readonly Provider[];
+  readonly onAcquired?: (token: number) => void;
+}
+
 /** No guards: the invoices are an ordinary table here. */
 @Module({})
 export class UnsafeBillingModule {
   static forRun(
     { storage, gatewayAddress }: BillingOptions,
-    instead: readonly Provider[],
-    onAcquired: (token: number) => void,
+    { instead = [], onAcquired = () => undefined }: UnsafeExtras = {},
   ): DynamicModule {
-    const times = { ttlMs: LOCK_TTL_MS, waitMs: LOCK_WAIT_MS };
+    const times = { ttlMs: LEASE_MS, waitMs: LOCK_WAIT_MS };
     return {
       module: UnsafeBillingModule,
       imports: [TypeOrmModule.forRoot(invoiceDatabase(storage.data)), TypeOrmModule.forFeature([Invoice])],
@@ -31,6 +35,7 @@ export class UnsafeBillingModule {
         },
         ...instead,
       ],
+      exports: [UnsafeBillingService, TypeOrmModule],
     };
   }
 }

@@ -8,7 +8,7 @@ import { UnsafeBillingModule } from '../unsafe/unsafe-billing.module.js';
 import { UnsafeBillingService } from '../unsafe/unsafe-billing.service.js';
 import type { FaultPoints } from './fault-points.js';
 import { struckCollaborators } from './struck-collaborators.js';
-import type { Biller } from './worker-desk.js';
+import type { Biller, DeskNews } from './worker-desk.js';
 import type { WorkerSettings } from './worker-settings.js';
 
 export interface Booted {
@@ -19,27 +19,27 @@ export interface Booted {
 /** Errors of the boot are the caller's to report. */
 const QUIET = { logger: false, abortOnError: false } as const;
 
-/** Starts the Nest application of a worker. `onAcquired` hears of every lock that it takes. */
+/** Starts the Nest application of a worker. `onNews` hears what it is told while it works. */
 export function boot(
   settings: WorkerSettings,
   faults: FaultPoints,
-  onAcquired: (token: number) => void,
+  onNews: (news: DeskNews) => void,
 ): Promise<Booted> {
-  return settings.unsafe ? bootUnsafe(settings, faults, onAcquired) : bootSafe(settings, faults, onAcquired);
+  return settings.unsafe ? bootUnsafe(settings, faults, onNews) : bootSafe(settings, faults, onNews);
 }
 
 async function bootSafe(
   settings: WorkerSettings,
   faults: FaultPoints,
-  onAcquired: (token: number) => void,
+  onEvent: (news: DeskNews) => void,
 ): Promise<Booted> {
-  const collaborators = struckCollaborators(faults, settings.gatewayAddress);
+  const instead = struckCollaborators(faults, settings.gatewayAddress);
   const app = await NestFactory.createApplicationContext(
-    BillingModule.forRun(settings, collaborators),
+    BillingModule.forRun(settings, { instead, onEvent }),
     QUIET,
   );
   app.get(LockEvents).subscribe((event) => {
-    if (event.type === 'acquired') onAcquired(event.token);
+    if (event.type === 'acquired') onEvent(event);
   });
   return { app, biller: app.get(BillingService) };
 }
@@ -47,10 +47,11 @@ async function bootSafe(
 async function bootUnsafe(
   settings: WorkerSettings,
   faults: FaultPoints,
-  onAcquired: (token: number) => void,
+  onNews: (news: DeskNews) => void,
 ): Promise<Booted> {
-  const collaborators = struckCollaborators(faults, settings.gatewayAddress);
-  const module = UnsafeBillingModule.forRun(settings, collaborators, onAcquired);
+  const instead = struckCollaborators(faults, settings.gatewayAddress);
+  const onAcquired = (token: number): void => onNews({ type: 'acquired', token });
+  const module = UnsafeBillingModule.forRun(settings, { instead, onAcquired });
   const app = await NestFactory.createApplicationContext(module, QUIET);
   return { app, biller: app.get(UnsafeBillingService) };
 }

@@ -1,5 +1,9 @@
 import {
   FencedOutError,
+  IdempotencyInProgressError,
+  IdempotencyKeyReusedError,
+  IdempotencyLeaseLostError,
+  IdempotencyOutcomeUnknownError,
   LeaseLostError,
   LeaseUncertainError,
   LockTimeoutError,
@@ -8,11 +12,11 @@ import {
 } from 'nestjs-distributed-lock';
 
 import { ChargeRejectedError, GatewayUnreachableError, StaleTokenError } from '../gateway/payout-gateway.js';
-import { describeFailure } from './failure.js';
+import { describeFailure, refuserOf } from './failure.js';
 
 const lost = (more: object = {}) => new LeaseLostError('lost', { key: 'k', reason: 'expired', ...more });
 
-describe('a failed delivery', () => {
+describe('a failed attempt', () => {
   it.each([
     ['a check that stopped the worker', lost(), 'lease-check'],
     ['the gateway, which had seen a newer token', new StaleTokenError('stale'), 'gateway-token'],
@@ -25,7 +29,7 @@ describe('a failed delivery', () => {
     ['nobody, when the answer was lost', new GatewayUnreachableError('gone'), null],
     ['nobody, when something else was thrown', 'text', null],
   ])('was refused by %s', (_, error, refusedBy) => {
-    expect(describeFailure(error).refusedBy).toBe(refusedBy);
+    expect(refuserOf(error)).toBe(refusedBy);
   });
 
   it.each([
@@ -35,6 +39,10 @@ describe('a failed delivery', () => {
     [lost(), false],
     [new GatewayUnreachableError('gone'), false],
     [new Error('connection refused'), false],
+    [new IdempotencyInProgressError('elsewhere', { retryAfterMs: 1 }), false],
+    [new IdempotencyLeaseLostError('taken over', { reason: 'taken-over' }), false],
+    [new IdempotencyKeyReusedError('other data', {}), true],
+    [new IdempotencyOutcomeUnknownError('ask an operator', {}), true],
     [new UnfencedWriteError('no token', {}), true],
     [new ChargeRejectedError('no such currency'), true],
   ])('by %s is delivered again or given up', (error, permanent) => {

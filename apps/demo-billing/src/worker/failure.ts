@@ -3,8 +3,13 @@ import { isLockError, type LeaseLostError, type LockErrorCode } from 'nestjs-dis
 import { ChargeRejectedError, StaleTokenError } from '../gateway/payout-gateway.js';
 import type { Failure, Refuser } from './messages.js';
 
-/** Mistakes in the program: they are there at the next try as well. */
+/** Mistakes in the program, or nothing without an operator: they are there at the next try as well. */
 const PERMANENT: ReadonlySet<LockErrorCode> = new Set<LockErrorCode>([
+  'IDEMPOTENCY_KEY_INVALID',
+  'IDEMPOTENCY_KEY_REUSED',
+  'IDEMPOTENCY_OUTCOME_UNKNOWN',
+  'IDEMPOTENCY_REENTRANT',
+  'IDEMPOTENCY_RESULT_OMITTED',
   'LOCK_CONFIG_INVALID',
   'LOCK_KEY_INVALID',
   'LOCK_NOT_HELD',
@@ -14,18 +19,18 @@ const PERMANENT: ReadonlySet<LockErrorCode> = new Set<LockErrorCode>([
   'UNFENCED_WRITE',
 ]);
 
-/** What the coordinator has to know of an error: try again later or never, and whether a former owner was stopped. */
+/** What the coordinator has to know of an error: what it was, and whether to try again later or never. */
 export function describeFailure(error: unknown): Failure {
   const { name, message } = error instanceof Error ? error : { name: 'Error', message: String(error) };
   return {
     code: isLockError(error) ? error.code : name,
     message: message.split('\n')[0] as string,
-    refusedBy: refuserOf(error),
     permanent: isLockError(error) ? PERMANENT.has(error.code) : error instanceof ChargeRejectedError,
   };
 }
 
-function refuserOf(error: unknown): Refuser | null {
+/** Who stopped a former owner; null when the attempt failed over something else. */
+export function refuserOf(error: unknown): Refuser | null {
   if (error instanceof StaleTokenError) return 'gateway-token';
   if (!isLockError(error)) return null;
   if (error.code === 'FENCED_OUT') return 'database-guard';

@@ -20,7 +20,7 @@ const faults = new FaultPoints((fault) => tell({ kind: 'struck', fault }));
 const desk = new WorkerDesk(faults, tell);
 
 try {
-  work(await boot(ownSettings<WorkerSettings>(), faults, (token) => desk.acquired(token)));
+  work(await boot(ownSettings<WorkerSettings>(), faults, (news) => desk.heard(news)));
 } catch (error) {
   await tell({ kind: 'not-started', reason: String(error) });
   process.exit(EXIT_NOT_STARTED);
