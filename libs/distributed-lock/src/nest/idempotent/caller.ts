@@ -30,8 +30,7 @@ export function callerOf(
 function userOf({ user }: HttpRequest): string | undefined {
   if (typeof user !== 'object' || user === null) return undefined;
   const { id, sub } = user as { readonly id?: unknown; readonly sub?: unknown };
-  const name = id ?? sub;
-  return typeof name === 'string' || typeof name === 'number' ? String(name) : undefined;
+  return nameFrom(id ?? sub);
 }
 
 function looksAuthenticated({ user, headers = {} }: HttpRequest): boolean {
@@ -39,9 +38,15 @@ function looksAuthenticated({ user, headers = {} }: HttpRequest): boolean {
 }
 
 function named(site: IdempotentSite, caller: unknown): string {
-  if (typeof caller === 'string' && caller !== '') return caller;
-  if (typeof caller === 'number') return String(caller);
-  throw nobody(site);
+  const name = nameFrom(caller);
+  if (name === undefined) throw nobody(site);
+  return name;
+}
+
+/** Nothing that two callers could have in common, such as '' and NaN. */
+function nameFrom(value: unknown): string | undefined {
+  if (typeof value === 'string' && value !== '') return value;
+  return Number.isFinite(value) ? String(value) : undefined;
 }
 
 function nobody({ label }: IdempotentSite): LockConfigInvalidError {

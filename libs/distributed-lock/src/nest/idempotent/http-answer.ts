@@ -1,7 +1,8 @@
-import { HttpException, Logger } from '@nestjs/common';
+import { Logger } from '@nestjs/common';
 
 import { toTypedJson, type FinalErrors, type ResultClasses } from '../../idempotency/index.js';
-import type { HttpResponse } from './http-exchange.js';
+import { isSent, type HttpResponse } from './http-exchange.js';
+import { exceptionFrom, failureOf, type HttpFailure } from './http-failure.js';
 
 /** What is kept of an answer. */
 interface HttpAnswer {
@@ -10,15 +11,11 @@ interface HttpAnswer {
   readonly value: unknown;
 }
 
-interface HttpFailure {
-  readonly status: number;
-  readonly response: string | object;
-  readonly headers: Readonly<Record<string, unknown>>;
-}
-
 /** The others belong to one exchange or one person: cookies, dates, lengths, rate limits, CORS. */
 const KEPT_HEADERS = [
   'Content-Type',
+  'Content-Encoding',
+  'Content-Disposition',
   'Content-Language',
   'Content-Location',
   'Location',
@@ -28,14 +25,11 @@ const KEPT_HEADERS = [
   'Cache-Control',
 ];
 
-/** Business decisions, which a repeated request must not decide again. Anything else may go well the next time. */
-const FINAL_STATUS: ReadonlySet<number> = new Set([402, 404, 409, 410, 422]);
-
 const logger = new Logger('DistributedLock');
 
 /** The answer to one request: kept with status and headers, and marked when it is given again. */
 export class AnswerKeeper {
-  #mine: HttpAnswer | undefined;
+  #mine: { readonly answer: unknown; readonly live: unknown } | undefined;
 
   constructor(
     private readonly response: HttpResponse,
@@ -44,16 +38,18 @@ export class AnswerKeeper {
   ) {}
 
   /** For the handler's own result. */
-  keep(value: unknown): HttpAnswer {
-    this.#mine = { status: this.response.statusCode, headers: this.#headers(), value: this.#storable(value) };
-    return this.#mine;
+  keep(live: unknown): HttpAnswer {
+    const value = this.#storable(live);
+    const answer = { status: this.response.statusCode, headers: this.#headers(), value };
+    this.#mine = { answer, live };
+    return answer;
   }
 
-  /** What Nest is to send: `live` for the request that did the work, what was kept for its repetitions. */
-  give(answer: unknown, live: unknown): unknown {
-    if (answer === this.#mine) {
-      this.response.header('Idempotency-Status', 'created');
-      return live;
+  /** What Nest is to send: the live result for the request that did the work, what was kept for its repetitions. */
+  give(answer: unknown): unknown {
+    if (answer === this.#mine?.answer) {
+      if (!isSent(this.response)) this.response.header('Idempotency-Status', 'created');
+      return this.#mine?.live;
     }
     const { status, headers, value } = answer as HttpAnswer;
     this.#replay(status, headers);
@@ -62,14 +58,15 @@ export class AnswerKeeper {
 
   /** Exceptions of the handler that are answers. */
   readonly finalErrors: FinalErrors = {
-    describe: (error): HttpFailure | undefined => {
-      if (!(error instanceof HttpException) || !FINAL_STATUS.has(error.getStatus())) return undefined;
-      return { status: error.getStatus(), response: error.getResponse(), headers: this.#headers() };
+    describe: (error) => {
+      const failure = failureOf(error, this.#headers(), this.classes);
+      if (failure) this.#mark('created');
+      return failure;
     },
     revive: (kept) => {
-      const { status, response, headers } = kept as HttpFailure;
-      this.#replay(status, headers);
-      return new HttpException(response, status);
+      const failure = kept as HttpFailure;
+      this.#replay(failure.status, failure.headers);
+      return exceptionFrom(failure);
     },
   };
 
@@ -84,25 +81,39 @@ export class AnswerKeeper {
     for (const [name, value] of Object.entries({ 'Cache-Control': 'no-store', ...headers }))
       response.header(name, value);
     response.header('Idempotent-Replayed', 'true');
-    response.header('Idempotency-Status', 'replayed');
+    this.#mark('replayed');
+  }
+
+  #mark(status: 'created' | 'replayed'): void {
+    if (!isSent(this.response)) this.response.header('Idempotency-Status', status);
   }
 
   /**
-   * A repetition would get a plain object, past the serializer that knows the class and what it hides: so an instance that
-   * cannot be made again is not kept at all. A function has no text, which makes the store keep "done" and no more.
+   * What has no text makes the store keep "done" and no more. So it is for an answer that went out past Nest, and for an
+   * instance that cannot be made again: a repetition would get a plain object, past the serializer that knows the class and
+   * what it hides.
    */
   #storable(value: unknown): unknown {
-    let unknown: string | undefined;
+    const why = isSent(this.response) ? SENT_PAST_NEST : this.#whyUnknown(value);
+    if (why === undefined) return value;
+    logger.warn(`${this.label} ${why}`);
+    return NOT_KEPT;
+  }
+
+  #whyUnknown(value: unknown): string | undefined {
+    let name: string | undefined;
     try {
-      toTypedJson(value, { classes: this.classes, onPlain: (name) => (unknown = name) });
+      toTypedJson(value, { classes: this.classes, onPlain: (found) => (name = found) });
     } catch {
-      return value; // The store finds the same, and tells.
+      return undefined; // The store finds the same, and tells.
     }
-    if (unknown === undefined) return value;
-    logger.warn(
-      `${this.label} returned an instance of ${unknown}, so its answer is not kept, and repeated requests get an error. ` +
-        `Return plain data, or write @Idempotent({ classes: { ${unknown}: { type: ${unknown} } } }).`,
-    );
-    return () => unknown;
+    return name === undefined
+      ? undefined
+      : `returned an instance of ${name}, so its answer is not kept, and repeated requests get an error. Return plain data, ` +
+          `or write @Idempotent({ classes: { ${name}: { type: ${name} } } }).`;
   }
 }
+
+const NOT_KEPT = Symbol('not kept');
+const SENT_PAST_NEST =
+  'has sent its answer through the response itself, so that it cannot be kept, and repeated requests get an error. Return it.';

@@ -1,6 +1,7 @@
-import { createParamDecorator, type ExecutionContext } from '@nestjs/common';
+import { Req, Res } from '@nestjs/common';
 
 import { IdempotencyKeyInvalidError } from '../../idempotency/index.js';
+import type { IdempotentSite } from './idempotent-site.js';
 
 /** What this needs of a request of Express or Fastify. */
 export interface HttpRequest {
@@ -20,6 +21,11 @@ export interface HttpRequest {
 
 /** What this needs of a response of Express or Fastify. */
 export interface HttpResponse {
+  /** Express. */
+  readonly headersSent?: boolean;
+  /** Fastify. */
+  readonly sent?: boolean;
+  readonly raw?: { readonly headersSent: boolean };
   readonly statusCode: number;
   status(code: number): unknown;
   header(name: string, value: unknown): unknown;
@@ -34,17 +40,37 @@ export class HttpExchange {
   ) {}
 }
 
-/** Has Nest pass an {@link HttpExchange} at the decorated position. */
-export const ExchangeParameter = createParamDecorator((_data: unknown, context: ExecutionContext) => {
-  if (context.getType<string>() !== 'http') return undefined;
-  const http = context.switchToHttp();
-  return new HttpExchange(http.getRequest(), http.getResponse());
-});
+/**
+ * Has Nest pass request and response behind the method's own arguments. As the kinds of Nest itself: pipes of the whole handler
+ * run on every other kind as if it were a body.
+ */
+export function letExchangeArrive({ owner, name, requestIndex }: IdempotentSite): void {
+  Req()(owner, name, requestIndex);
+  Res({ passthrough: true })(owner, name, requestIndex + 1);
+}
+
+/** The arguments with request and response, if Nest has passed them, as one {@link HttpExchange} at the end. */
+export function withExchange({ requestIndex }: IdempotentSite, args: readonly unknown[]): readonly unknown[] {
+  const [request, response] = args.slice(-2);
+  if (args.length <= requestIndex || !isRequest(request) || !isResponse(response)) return args;
+  return [...args.slice(0, -2), new HttpExchange(request, response)];
+}
+
+function isRequest(value: unknown): value is HttpRequest {
+  return typeof value === 'object' && value !== null && 'headers' in value;
+}
+
+function isResponse(value: unknown): value is HttpResponse {
+  return typeof value === 'object' && value !== null && 'header' in value && 'getHeader' in value;
+}
 
 export const IDEMPOTENCY_KEY_HEADER = 'Idempotency-Key';
 
 /** Printable ASCII without quotes, commas and backslashes: what no proxy and no library reads in two ways. */
 const WRITTEN_KEY = /^[ !#-+\--[\]-~]{1,255}$/;
+
+/** Of HTTP: trim() would also take other spaces away, which are a part of the key, and not allowed there. */
+const SPACE_AROUND = /^[ \t]+|[ \t]+$/g;
 
 /**
  * The key that a client sent; `"abc"` and `abc` are the same one.
@@ -59,7 +85,7 @@ export function clientKeyOf({ headers = {}, rawHeaders, raw }: HttpRequest, labe
   const times = names.filter((each) => each.toLowerCase() === name).length;
   if (times > 1 || typeof given !== 'string')
     throw invalid(label, 'has more than one header Idempotency-Key');
-  const key = /^".*"$/.test(given.trim()) ? given.trim().slice(1, -1) : given.trim();
+  const key = unquoted(given.replace(SPACE_AROUND, ''));
   if (WRITTEN_KEY.test(key)) return key;
   throw invalid(
     label,
@@ -68,10 +94,19 @@ export function clientKeyOf({ headers = {}, rawHeaders, raw }: HttpRequest, labe
   );
 }
 
+function unquoted(text: string): string {
+  return /^".*"$/.test(text) ? text.slice(1, -1) : text;
+}
+
 /** `POST /invoices/:id/pay`: it stays the same when a class or a method gets another name. */
 export function routeOf({ method, route, routeOptions }: HttpRequest): string | undefined {
   const path = route?.path ?? routeOptions?.url;
   return typeof path === 'string' && method ? `${method} ${path}` : undefined;
+}
+
+/** True when somebody has sent the answer, or its beginning, past Nest. */
+export function isSent({ headersSent, sent, raw }: HttpResponse): boolean {
+  return headersSent === true || sent === true || raw?.headersSent === true;
 }
 
 /** What was asked for, as it came: before pipes made something else of it. */

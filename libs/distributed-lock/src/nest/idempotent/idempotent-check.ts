@@ -1,6 +1,6 @@
 import { LockConfigInvalidError, type LockService } from '../../core/index.js';
 import { SCOPE_ADVICE } from './caller.js';
-import { ExchangeParameter } from './http-exchange.js';
+import { letExchangeArrive } from './http-exchange.js';
 import { idempotencyOf, type AppIdempotency } from './idempotency-of-app.js';
 import { notConfigured } from './idempotent-call.js';
 import { isHttpHandler, type IdempotentSite } from './idempotent-site.js';
@@ -10,7 +10,8 @@ const ROUTE_ARGUMENTS = '__routeArguments__';
 const PASSTHROUGH = '__responsePassthrough__';
 const SERVER_SENT_EVENTS = '__sse__';
 const GUARDS = '__guards__';
-const GRAPHQL_RESOLVER = 'graphql:resolver_type';
+/** Of `@nestjs/graphql`: queries, mutations and subscriptions; fields; references between subgraphs. */
+const GRAPHQL_METHODS = ['graphql:resolver_type', 'graphql:resolve_property', 'graphql:resolve_reference'];
 /** `@Res()` and `@Next()`, as numbered by Nest in front of the position. */
 const RESPONSE_OR_NEXT = /^[12]:/;
 
@@ -24,7 +25,7 @@ export function checkIdempotent(site: IdempotentSite, locks: LockService): void 
   if (!app) throw notConfigured(site);
   app.service.checkOptions({ ...site.options, fingerprint: undefined });
   if (isHttpHandler(site)) return checkHandler(site, app);
-  if (!site.keyOf && metadataOf(site, GRAPHQL_RESOLVER) !== undefined) {
+  if (!site.keyOf && GRAPHQL_METHODS.some((key) => metadataOf(site, key) !== undefined)) {
     refuse("a GraphQL resolver gets no header of its own. Write a key: @Idempotent('payment:<input.id>').");
   }
 }
@@ -39,7 +40,7 @@ function checkHandler(site: IdempotentSite, app: AppIdempotency): void {
     );
   }
   if (isGuarded(site)) requireCaller(site, app);
-  ExchangeParameter()(site.owner, site.name, site.requestIndex);
+  letExchangeArrive(site);
 }
 
 /**

@@ -3,6 +3,7 @@ import type { FitsKey, IsAny, Method } from '../locked-typing.js';
 import type { KeySource } from '../method-key.js';
 import { isStaticOwner } from '../method-source.js';
 import { injectLocks, inPlaceOf, methodBelow } from '../method-wrapper.js';
+import { withExchange } from './http-exchange.js';
 import { IdempotentCall } from './idempotent-call.js';
 import type { IdempotentOptions } from './idempotent-options.js';
 import { idempotentSite, isIdempotent, isKey, sitesBelow } from './idempotent-site.js';
@@ -82,5 +83,6 @@ export function onceOnly(
   rest: (args: readonly unknown[]) => unknown,
 ): unknown {
   const site = sites.find(isIdempotent);
-  return site && !isPassing(site) ? new IdempotentCall(site, self, args).run(rest) : rest(args);
+  if (!site || isPassing(site)) return rest(args);
+  return new IdempotentCall(site, self, withExchange(site, args)).run(rest);
 }
