@@ -35,6 +35,7 @@ export {
   type KeyInput,
   type KeyPart,
   type KeyTemplate,
+  type KeyWatch,
   type LabelledKey,
   type Lease,
   type LeaseState,

@@ -71,6 +71,7 @@ export type {
   Busy,
   Claim,
   Grant,
+  KeyWatch,
   LockStore,
   ReleaseAnswer,
   ReleaseRequest,
@@ -79,4 +80,4 @@ export type {
 export { newOwnerId } from './owner-id.js';
 export { commandTimeoutMs } from './renewals.js';
 export { runOutside } from './section.js';
-export { jittered, pause, withinTime } from './wait.js';
+export { jittered, NoAnswer, pause, withinTime } from './wait.js';

@@ -33,6 +33,14 @@ export interface ReleaseRequest {
 export type RenewalAnswer = 'renewed' | 'lost';
 export type ReleaseAnswer = 'released' | 'not-owner';
 
+/** Somebody who waits for a key, and wants to hear when it may be free. */
+export interface KeyWatch {
+  /** False while nothing would be heard, e.g. because the connection is down: the core then asks in short intervals. */
+  readonly hears: boolean;
+  /** Nothing is heard any more. Twice is harmless. */
+  stop(): void;
+}
+
 /**
  * The port: what a place that keeps leases has to do. Waiting, renewal, deadlines and events are the core's.
  *
@@ -60,6 +68,11 @@ export interface LockStore {
   /** Answers in the order of `claims`. A rejection means that all of them are unknown. */
   renew(claims: readonly Claim[], timeoutMs: number): Promise<readonly RenewalAnswer[]>;
   release(request: ReleaseRequest, timeoutMs: number): Promise<ReleaseAnswer>;
+  /**
+   * Calls `wake` whenever `key` may have become free, and once when it begins to hear; never before it returns. A hint:
+   * the core then tries again, and now and then without it. Absent where the store cannot tell.
+   */
+  watch?(key: string, wake: () => void): KeyWatch;
   /** Closes only what the store itself opened. Twice is harmless. */
   close(): Promise<void>;
 }

@@ -10,7 +10,8 @@ import type { Orphans } from './orphans.js';
 import { newOwnerId } from './owner-id.js';
 import { Renewals } from './renewals.js';
 import { acquireAnswer } from './store-answers.js';
-import { jittered, NoAnswer, pause, startWait, withinTime } from './wait.js';
+import { jittered, NoAnswer, startWait, withinTime } from './wait.js';
+import { WakeUps } from './wake-ups.js';
 
 /** One acquisition, checked and complete. */
 export interface Wanted extends LockSubject, LockTiming {
@@ -19,10 +20,12 @@ export interface Wanted extends LockSubject, LockTiming {
   readonly signal?: AbortSignal;
 }
 
-/** The first pause after a busy answer, the longest, and the shortest. A store with wake-ups will cut them short. */
+/** The first pause after a busy answer, the longest, and the shortest. */
 const FIRST_PAUSE_MS = 8;
 const LONGEST_PAUSE_MS = 250;
 const SHORTEST_PAUSE_MS = 4;
+/** While the store would say that the key is free: what a wake-up that went astray costs at the most. */
+const WATCHED_PAUSE_MS = 2_000;
 
 /**
  * The locks of one store as this process takes them.
@@ -109,16 +112,21 @@ export class StoreLocks {
   }
 
   async #contend(wanted: Wanted, wait: AcquireWait, local: LocalKey): Promise<Hold> {
-    for (let pauseMs = FIRST_PAUSE_MS; ; pauseMs = Math.min(pauseMs * 2, LONGEST_PAUSE_MS)) {
-      wait.refuseIfAborted();
-      const answer = await this.#try(wanted, wait, local);
-      if (answer instanceof Hold) return answer;
-      wait.refuseIfAborted();
-      if (wait.remainingMs === 0) throw wait.error(answer);
-      const holderEndsMs = answer.kind === 'busy' ? (answer.retryAfterMs ?? Infinity) + 1 : Infinity;
-      const soonMs = Math.max(SHORTEST_PAUSE_MS, Math.min(jittered(pauseMs), holderEndsMs));
-      const timeoutMs = Math.min(soonMs, wait.remainingMs);
-      await pause(this.around.clock, { ...wait.limit, timeoutMs });
+    let wakeUps: WakeUps | undefined;
+    try {
+      for (let pauseMs = FIRST_PAUSE_MS; ; pauseMs = Math.min(pauseMs * 2, LONGEST_PAUSE_MS)) {
+        wait.refuseIfAborted();
+        const answer = await this.#try(wanted, wait, local);
+        if (answer instanceof Hold) return answer;
+        wait.refuseIfAborted();
+        if (wait.remainingMs === 0) throw wait.error(answer);
+        wakeUps ??= new WakeUps(this.store, wanted.qualifiedKey);
+        const calm = answer.kind === 'busy' && wakeUps.heard;
+        const timeoutMs = Math.min(soonMs(answer, calm ? WATCHED_PAUSE_MS : pauseMs), wait.remainingMs);
+        await wakeUps.pause(this.around.clock, { ...wait.limit, timeoutMs });
+      }
+    } finally {
+      wakeUps?.stop();
     }
   }
 
@@ -173,4 +181,10 @@ export class StoreLocks {
   #emit({ key, template, store }: Wanted, event: LockHappening): void {
     this.around.events.emit({ key, template, store, ...event });
   }
+}
+
+/** When to ask again: not in step with other processes, and no later than the present grant runs. */
+function soonMs(answer: Busy | Unanswered, pauseMs: number): number {
+  const holderEndsMs = answer.kind === 'busy' ? (answer.retryAfterMs ?? Infinity) + 1 : Infinity;
+  return Math.max(SHORTEST_PAUSE_MS, Math.min(jittered(pauseMs), holderEndsMs));
 }
