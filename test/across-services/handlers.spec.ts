@@ -71,7 +71,7 @@ async function boot(...classes: Type[]): Promise<{ app: INestApplication; fence:
     controllers: classes,
   }).compile();
   const fence = new RememberingFence();
-  module.get(LockService).addFence(fence);
+  module.get(LockService).fences.add(fence);
   const app = await module.createNestApplication<INestApplication>({ logger: false }).init();
   return { app, fence };
 }
@@ -376,7 +376,7 @@ describe('Messages, events and jobs that carry a token', () => {
       imports: [LockTesting.module()],
       controllers: [Handlers],
     }).compile();
-    module.get(LockService).addFence(new RememberingFence());
+    module.get(LockService).fences.add(new RememberingFence());
     const tcp = (port: number) =>
       ({ transport: Transport.TCP, options: { host: '127.0.0.1', port } }) as const;
     const app = module.createNestMicroservice<MicroserviceOptions>({ ...tcp(0), logger: false });

@@ -11,7 +11,7 @@ function fenceThat(raise: Fence['raise']): Fence {
 
 /** Calls with a body that must not run, and tells what the call came to. */
 async function refusedBy(bench: LockBench, fence: Fence, elapsedMs = 0): Promise<unknown> {
-  const remove = bench.locks.addFence(fence);
+  const remove = bench.locks.fences.add(fence);
   const work = jest.fn();
   const call = outcomeOf(bench.locks.withLock(KEY, TTL, work));
   await bench.clock.advance(elapsedMs);
@@ -28,7 +28,7 @@ describe('a fence', () => {
   it('is raised between the grant and the body, with the new lease', async () => {
     const { locks } = lockBench();
     const steps: string[] = [];
-    locks.addFence(fenceThat(async (lease) => void steps.push(`raised to ${lease.token}`)));
+    locks.fences.add(fenceThat(async (lease) => void steps.push(`raised to ${lease.token}`)));
     const token = await locks.withLock(KEY, (lease) => {
       steps.push('body');
       return lease.token;
@@ -39,7 +39,7 @@ describe('a fence', () => {
   it('is not raised again by a nested call', async () => {
     const { locks } = lockBench();
     const raise = jest.fn(() => Promise.resolve());
-    locks.addFence(fenceThat(raise));
+    locks.fences.add(fenceThat(raise));
     await locks.withLock(KEY, () => locks.withLock(KEY, () => undefined));
     expect(raise).toHaveBeenCalledTimes(1);
   });
@@ -47,7 +47,7 @@ describe('a fence', () => {
   it('that was taken out is asked no more', async () => {
     const { locks } = lockBench();
     const raise = jest.fn(() => Promise.resolve());
-    locks.addFence(fenceThat(raise))();
+    locks.fences.add(fenceThat(raise))();
     await locks.withLock(KEY, () => undefined);
     expect(raise).not.toHaveBeenCalled();
   });
@@ -122,7 +122,7 @@ describe('a fence', () => {
   it('that is raised while the caller gives up keeps the body out', async () => {
     const bench = lockBench();
     const aborter = new AbortController();
-    bench.locks.addFence(fenceThat(() => after(bench.clock, 100, settled)));
+    bench.locks.fences.add(fenceThat(() => after(bench.clock, 100, settled)));
     const work = jest.fn();
     const call = outcomeOf(bench.locks.withLock(KEY, { ...TTL, signal: aborter.signal }, work));
     await bench.clock.advance(50);
@@ -135,7 +135,7 @@ describe('a fence', () => {
 
   it('that is slow does not cost the lease: it is renewed meanwhile', async () => {
     const { clock, store, locks } = lockBench();
-    for (let i = 0; i < 5; i++) locks.addFence(fenceThat(() => after(clock, 900, settled)));
+    for (let i = 0; i < 5; i++) locks.fences.add(fenceThat(() => after(clock, 900, settled)));
     const acquiring = locks.acquire(KEY, TTL);
     await clock.advance(4_500);
     (await acquiring).assertHeld();
@@ -145,7 +145,7 @@ describe('a fence', () => {
 
   it('that one cannot raise is enough, whatever the others say', async () => {
     const bench = lockBench();
-    bench.locks.addFence(fenceThat(() => Promise.resolve()));
+    bench.locks.fences.add(fenceThat(() => Promise.resolve()));
     expect(
       await refusedBy(
         bench,

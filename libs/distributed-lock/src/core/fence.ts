@@ -41,6 +41,13 @@ export interface Fence {
    */
   beforeAcquire(key: KeyInQuestion): void;
   /**
+   * Throws when a transaction is open at this point of the call chain, after which something is to be kept for good that
+   * belongs to its effects. Absent where there are none.
+   *
+   * @throws {LockInsideTransactionError}
+   */
+  requireOutside?(key: string): void;
+  /**
    * Makes the lease's token the highest one, so that a predecessor's late write is refused even before the new owner
    * has written. Resolves at once when the fence keeps nothing for this key.
    *
@@ -66,10 +73,15 @@ export class Fences {
 
   constructor(private readonly clock: Clock) {}
 
-  /** Returns the function that takes the fence out again. */
+  /** Lets a database take part in every acquisition. Returns the function that takes it out again. */
   add(fence: Fence): () => void {
     this.#fences.add(fence);
     return () => void this.#fences.delete(fence);
+  }
+
+  /** @throws {LockInsideTransactionError} one of them has a transaction open in this call chain */
+  requireOutside(key: string): void {
+    for (const fence of this.#fences) fence.requireOutside?.(key);
   }
 
   beforeAcquire(key: KeyInQuestion): void {

@@ -21,7 +21,7 @@ export {
   type LockErrorDetails,
   type Outcome,
 } from './errors.js';
-export type { Fence, TokenInQuestion, TokenOrigin } from './fence.js';
+export type { Fence, Fences, TokenInQuestion, TokenOrigin } from './fence.js';
 export {
   beginHandOver,
   handedOverToken,

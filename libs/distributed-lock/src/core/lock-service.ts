@@ -1,7 +1,7 @@
 import { shuttingDown, siblingsTookTooLong } from './acquire-wait.js';
 import { systemClock, type Clock } from './clock.js';
 import { hasCode, isLockError, LockConfigInvalidError, SelfDeadlockError, setOutcome } from './errors.js';
-import { Fences, foreignStore, type Fence, type TokenOrigin } from './fence.js';
+import { Fences, foreignStore, type TokenOrigin } from './fence.js';
 import type { Hold, HoldEnd } from './hold.js';
 import type { HandedOverToken } from './handed-over.js';
 import { KeyScope } from './key-scope.js';
@@ -26,9 +26,10 @@ const STORE_CLOSE_MS = 5_000;
 export class LockService {
   readonly events: LockEventHub;
   readonly clock: Clock;
+  /** The databases that take part in every acquisition. */
+  readonly fences: Fences;
   readonly #scope: KeyScope;
   readonly #locks = new Map<string, StoreLocks>();
-  readonly #fences: Fences;
   readonly #orphans: Orphans;
   readonly #inversions: OrderInversions;
   readonly #closing = new AbortController();
@@ -40,7 +41,7 @@ export class LockService {
     const clock = (this.clock = options.clock ?? systemClock);
     const orphans = (this.#orphans = new Orphans(clock));
     this.#scope = new KeyScope(options);
-    this.#fences = new Fences(clock);
+    this.fences = new Fences(clock);
     this.#inversions = new OrderInversions(events);
     for (const [name, store] of Object.entries(options.stores)) {
       resolveTiming({}, options.defaults ?? {}, store);
@@ -110,11 +111,6 @@ export class LockService {
     }
   }
 
-  /** Lets a database that keeps fences take part in every acquisition. Returns the function that takes it out again. */
-  addFence(fence: Fence): () => void {
-    return this.#fences.add(fence);
-  }
-
   /**
    * The key with namespace and scope, as stores and fences know it.
    *
@@ -133,7 +129,7 @@ export class LockService {
   async acceptToken({ key, token }: HandedOverToken, origin: TokenOrigin = 'default'): Promise<void> {
     const { name, store } = typeof origin === 'object' ? foreignStore(origin) : this.#locksOf(origin);
     const where = { qualifiedKey: this.qualify(key), store: name, storeId: `${store.kind}:${name}` };
-    await this.#fences.accept({ key, token, ...where });
+    await this.fences.accept({ key, token, ...where });
   }
 
   /**
@@ -186,10 +182,10 @@ export class LockService {
   async #take(wanted: Wanted): Promise<Hold> {
     if (this.#closing.signal.aborted) throw shuttingDown(wanted);
     this.#inversions.notice(wanted);
-    this.#fences.beforeAcquire(wanted);
+    this.fences.beforeAcquire(wanted);
     const hold = await this.#locksOf(wanted.store).acquire(wanted);
     try {
-      await this.#fences.raise(hold.lease);
+      await this.fences.raise(hold.lease);
       wanted.signal?.throwIfAborted();
       if (this.#closing.signal.aborted) throw shuttingDown(wanted);
       hold.lease.assertHeld();

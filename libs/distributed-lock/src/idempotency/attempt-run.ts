@@ -1,34 +1,39 @@
-import { commandTimeoutMs, hasCode, withinTime } from '../core/index.js';
+import { commandTimeoutMs, withinTime } from '../core/index.js';
 import { outcomeUnknown } from './claiming.js';
 import { runInAttempt, type Attempt } from './attempt.js';
+import { AttemptEndings, crashVerdict } from './attempt-endings.js';
+import { commitInDoubt } from './commit-in-doubt.js';
 import type { CrashVerdict, ResolvedOptions } from './idempotency-options.js';
 import type { RecordEnding, StoredResult } from './idempotency-store.js';
 import type { CallContext, OwnedRecord } from './owned-record.js';
 import { sameRequest } from './record-state.js';
-import { keepResult, type ResultRules } from './stored-result.js';
+import type { TransactionalOptions } from './transactional-options.js';
+import type { ResultRules } from './stored-result.js';
 
 export type IdempotentWork<T> = (attempt: Attempt) => Promise<T> | T;
 
 /** Gives a stored answer: returns its value, or throws its error. */
 export type Replay<T> = (result: StoredResult) => Promise<T>;
 
-/** After these, a newer owner may be at work on the same thing: what the body did is unknown. */
-const UNKNOWN_OUTCOME = ['LEASE_LOST', 'LEASE_UNCERTAIN', 'FENCED_OUT', 'IDEMPOTENCY_LEASE_LOST'] as const;
-
 /** One attempt at an owned record, from the claim to the way in which it is left. */
 export class AttemptRun<T> {
   #begun = false;
   #over = false;
+  /** The transaction has all it needs to commit: from here on it may have. */
+  #handedIn = false;
+  #committed = false;
   readonly #startedAtMs: number;
+  readonly #endings: AttemptEndings<T>;
 
   constructor(
     private readonly context: CallContext,
     private readonly record: OwnedRecord,
     private readonly options: ResolvedOptions<T>,
-    private readonly results: ResultRules,
+    results: ResultRules,
     private readonly replay: Replay<T>,
   ) {
     this.#startedAtMs = context.clock.monotonicMs();
+    this.#endings = new AttemptEndings(context, options, results);
   }
 
   async run(work: IdempotentWork<T>): Promise<T> {
@@ -49,10 +54,8 @@ export class AttemptRun<T> {
 
   /** A hook that fails has found out nothing: the next caller asks again. */
   async #verdict(): Promise<CrashVerdict<T>> {
-    const { onCrash } = this.options;
-    if (!this.record.takenOver || typeof onCrash !== 'function') return 'rerun';
     try {
-      return await onCrash(this.record);
+      return await crashVerdict(this.options, this.record);
     } catch (error) {
       await this.#leaveFailed({ kind: 'lapsed', countsAttempt: false }, error);
       throw error;
@@ -60,45 +63,65 @@ export class AttemptRun<T> {
   }
 
   async #abandon(): Promise<never> {
-    await this.record.settle({ kind: 'abandoned', keepMs: this.options.unknownRetentionMs });
+    await this.record.settle(this.#endings.abandoned);
     throw outcomeUnknown(this.context);
   }
 
   async #attempt(work: IdempotentWork<T>): Promise<T> {
+    const { around, transactional } = this.options;
     const body = async (): Promise<T> => {
       this.#begun = true;
-      return work(this.record);
+      return transactional ? this.#inTransaction(transactional, work) : work(this.record);
     };
-    const { around } = this.options;
     let value: T;
     try {
       value = await this.#inside(() => (around ? around(body) : body()));
     } catch (error) {
       return this.#fail(error);
     }
+    if (this.#committed) return this.#tellCompleted(value);
     if (this.#begun) return this.#complete(value);
-    await this.record.settle(this.#freed(false)); // skipped: somebody else may still have to do it
+    await this.record.settle(this.#endings.freed(false)); // skipped: somebody else may still have to do it
+    return value;
+  }
+
+  /** Here the record is completed by the transaction of the body, or by nobody. */
+  async #inTransaction({ isolation }: TransactionalOptions, work: IdempotentWork<T>): Promise<T> {
+    const { transactions } = this.context.store;
+    if (!transactions) throw new TypeError('the store has no transactions'); // checked with the options
+    if (!transactions.renewable(isolation)) this.record.stopRenewing();
+    let value!: T;
+    const answer = await transactions.settleWithin(this.record, isolation, async () => {
+      value = await work(this.record);
+      const ending = await this.#endings.done(value);
+      this.#handedIn = true;
+      return ending;
+    });
+    if (answer === 'refused') throw this.record.lossOf({ value });
+    this.#committed = true;
+    this.record.leave();
     return value;
   }
 
   async #complete(value: T): Promise<T> {
-    const kept = await keepResult(this.record.id, 'value', value, this.results);
-    if (kept.result.outcome === 'omitted') {
-      this.context.tell({ type: 'result-omitted', cause: kept.omittedBecause });
-    }
-    const answer = await this.record.settle(this.#done(kept.result));
+    const answer = await this.record.settle(await this.#endings.done(value));
     if (answer === 'refused') return this.#adopt({ value });
     // Unanswered: the effect is there, and an error would say that it is not.
+    return answer === 'settled' ? this.#tellCompleted(value) : value;
+  }
+
+  #tellCompleted(value: T): T {
     const ranForMs = this.context.clock.monotonicMs() - this.#startedAtMs;
-    if (answer === 'settled')
-      this.context.tell({ type: 'completed', attempt: this.record.attempt, ranForMs });
+    this.context.tell({ type: 'completed', attempt: this.record.attempt, ranForMs });
     return value;
   }
 
   async #fail(error: unknown): Promise<T> {
-    const ending = await this.#endingAfter(error);
+    const ending = await this.#endings.after(error, this.#begun);
     const answer = await this.#leaveFailed(ending, error);
+    // Also after a COMMIT without an answer: then the record is done, and its owner's own answer is in it.
     if (answer === 'refused' && this.#begun) return this.#adopt({ cause: error });
+    if (answer === 'unanswered' && this.#handedIn) throw commitInDoubt(this.context, error);
     throw error;
   }
 
@@ -108,23 +131,6 @@ export class AttemptRun<T> {
     if (ending.kind !== 'abandoned')
       this.context.tell({ type: 'failed', attempt, ending: ending.kind, cause });
     return answer;
-  }
-
-  async #endingAfter(error: unknown): Promise<RecordEnding> {
-    if (!this.#begun) return this.#freed(false);
-    if (hasCode(error, ...UNKNOWN_OUTCOME)) return { kind: 'lapsed', countsAttempt: true };
-    const description = this.options.finalErrors?.describe(error);
-    if (description === undefined) return this.#freed(true);
-    const { result } = await keepResult(this.record.id, 'error', description, this.results);
-    return result.outcome === 'omitted' ? this.#freed(true) : this.#done(result);
-  }
-
-  #done(result: StoredResult): RecordEnding {
-    return { kind: 'done', result, keepMs: this.options.retentionMs };
-  }
-
-  #freed(countsAttempt: boolean): RecordEnding {
-    return { kind: 'freed', countsAttempt, keepMs: this.options.retentionMs };
   }
 
   /** Somebody took over. If they are done, theirs is the answer: all callers of one key get the same one. */

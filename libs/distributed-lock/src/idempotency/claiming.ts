@@ -21,13 +21,13 @@ export type Claiming =
   | { readonly kind: 'owned'; readonly record: OwnedRecord }
   | { readonly kind: 'done'; readonly result: StoredResult; readonly waitedMs: number };
 
-type ClaimRules = Pick<
+export type ClaimRules = Pick<
   ResolvedOptions<unknown>,
   'fingerprint' | 'maxAttempts' | 'onCrash' | 'waitMs' | 'signal'
 >;
 
-const FIRST_POLL_MS = 25;
-const LONGEST_POLL_MS = 500;
+export const FIRST_POLL_MS = 25;
+export const LONGEST_POLL_MS = 500;
 /** What waits in memory is bounded: beyond this, a caller is told at once. */
 const MOST_WAITERS = 1_000;
 
@@ -66,12 +66,9 @@ export async function claimRecord(context: CallContext, rules: ClaimRules): Prom
 }
 
 async function askOnce(context: CallContext, rules: ClaimRules, ownerId: string): Promise<ClaimAnswer> {
-  const { store, clock, identity, leaseMs, keepMs } = context;
-  const { fingerprint, maxAttempts, onCrash } = rules;
+  const { store, clock, leaseMs } = context;
   const timeoutMs = commandTimeoutMs(leaseMs);
-  const takeOver = onCrash !== 'reject';
-  const { id, label } = identity;
-  const claim: RecordClaim = { id, ownerId, fingerprint, leaseMs, keepMs, takeOver, maxAttempts, label };
+  const claim = claimBy(ownerId, context, rules);
   try {
     return believed(await withinTime(clock, timeoutMs, () => store.claim(claim, timeoutMs)));
   } catch (cause) {
@@ -82,8 +79,16 @@ async function askOnce(context: CallContext, rules: ClaimRules, ownerId: string)
   }
 }
 
+export function claimBy(ownerId: string, context: CallContext, rules: ClaimRules): RecordClaim {
+  const { identity, leaseMs, keepMs } = context;
+  const { fingerprint, maxAttempts, onCrash } = rules;
+  const { id, label } = identity;
+  const takeOver = onCrash !== 'reject';
+  return { id, ownerId, fingerprint, leaseMs, keepMs, takeOver, maxAttempts, label };
+}
+
 /** What is not exact counts as no answer. */
-function believed(answer: ClaimAnswer): ClaimAnswer {
+export function believed(answer: ClaimAnswer): ClaimAnswer {
   const kinds = ['claimed', 'running', 'done', 'abandoned', 'mismatch'];
   if (!kinds.includes(answer?.kind))
     throw new TypeError('The store answered the claim with no word of its own.');
@@ -141,7 +146,7 @@ async function stillRunning({ store, clock, identity, leaseMs }: CallContext): P
   }
 }
 
-function inProgress(
+export function inProgress(
   { identity, store, tell }: CallContext,
   waitedMs: number,
   retryAfterMs: number | null,
@@ -154,7 +159,7 @@ function inProgress(
   );
 }
 
-function keyReused({ identity, store, tell }: CallContext): IdempotencyKeyReusedError {
+export function keyReused({ identity, store, tell }: CallContext): IdempotencyKeyReusedError {
   tell({ type: 'key-reused' });
   return new IdempotencyKeyReusedError(
     `"${identity.key}" was used before with another request. This one was not carried out; give it a key of its own.`,
@@ -171,7 +176,7 @@ export function outcomeUnknown({ identity, store, tell }: CallContext): Idempote
   );
 }
 
-function unavailable({ identity, store }: CallContext, cause: unknown): StoreUnavailableError {
+export function unavailable({ identity, store }: CallContext, cause: unknown): StoreUnavailableError {
   return new StoreUnavailableError(
     `The idempotency store did not answer, so nobody knows whether "${identity.key}" was done before. ` +
       'The work did not start; try again.',

@@ -2,6 +2,7 @@ import { LockConfigInvalidError, requireDurationMs } from '../core/index.js';
 import type { Attempt } from './attempt.js';
 import type { IdempotencyStore } from './idempotency-store.js';
 import { NO_FINGERPRINT } from './fingerprint.js';
+import type { TransactionalOptions } from './transactional-options.js';
 import type { ResultClasses } from './result-classes.js';
 
 /** What a hook found out about the attempt that crashed. */
@@ -56,15 +57,22 @@ export interface RunOnceOptions<T> extends IdempotencyDefaults {
    * body, nothing has happened: the record is freed, and no attempt is counted.
    */
   readonly around?: (body: () => Promise<T>) => Promise<T>;
+  /**
+   * Runs the body in a transaction of the database in which the store keeps its records, and completes the record as the
+   * last statement of that: what the body writes there happens exactly once. It has to write through the manager of that
+   * transaction (`transactionManager()` of `./typeorm`). True stands for `{ claim: 'first' }`. Default: no transaction.
+   */
+  readonly transactional?: boolean | TransactionalOptions;
   /** Ends the wait for another caller. It does not reach the body. */
   readonly signal?: AbortSignal;
 }
 
 /** Options as the service works with them. */
 export type ResolvedOptions<T> = Required<IdempotencyDefaults> &
-  Omit<RunOnceOptions<T>, keyof IdempotencyDefaults> & {
+  Omit<RunOnceOptions<T>, keyof IdempotencyDefaults | 'transactional'> & {
     readonly fingerprint: string;
     readonly onCrash: 'rerun' | 'reject' | CrashHook<T>;
+    readonly transactional: TransactionalOptions | undefined;
     /** How long a record without a result outlives its lease. */
     readonly keepMs: number;
   };
@@ -89,7 +97,7 @@ export function resolveOptions<T>(
   defaults: IdempotencyDefaults,
   store: IdempotencyStore,
 ): ResolvedOptions<T> {
-  const times = { ...DEFAULTS, ...given(defaults), ...given(options) };
+  const times = withDefaults(options, withDefaults(defaults, DEFAULTS));
   requireDurationMs('leaseMs', times.leaseMs, { atLeast: store.minLeaseMs });
   requireDurationMs('retentionMs', times.retentionMs, { atLeast: 1 });
   requireDurationMs('unknownRetentionMs', times.unknownRetentionMs, { atLeast: 1 });
@@ -99,20 +107,55 @@ export function resolveOptions<T>(
   const { fingerprint = NO_FINGERPRINT, onCrash = 'rerun' } = options;
   requireCrashRule(onCrash);
   const keepMs = Math.max(times.retentionMs, times.unknownRetentionMs);
-  return { ...options, ...times, fingerprint, onCrash, keepMs };
+  return {
+    ...options,
+    ...times,
+    fingerprint,
+    onCrash,
+    keepMs,
+    transactional: transactionalOf(options, store),
+  };
 }
 
-function given(options: IdempotencyDefaults): Partial<Required<IdempotencyDefaults>> {
-  const names = Object.keys(DEFAULTS) as (keyof IdempotencyDefaults)[];
-  return Object.fromEntries(
-    names.filter((name) => options[name] !== undefined).map((name) => [name, options[name]]),
-  );
+/** Undefined alone means "not given". Written out, since this runs for every call. */
+function withDefaults(given: IdempotencyDefaults, last: Required<IdempotencyDefaults>): typeof last {
+  const { leaseMs, retentionMs, unknownRetentionMs, waitMs, maxAttempts, maxResultBytes } = last;
+  return {
+    leaseMs: given.leaseMs === undefined ? leaseMs : given.leaseMs,
+    retentionMs: given.retentionMs === undefined ? retentionMs : given.retentionMs,
+    unknownRetentionMs: given.unknownRetentionMs === undefined ? unknownRetentionMs : given.unknownRetentionMs,
+    waitMs: given.waitMs === undefined ? waitMs : given.waitMs,
+    maxAttempts: given.maxAttempts === undefined ? maxAttempts : given.maxAttempts,
+    maxResultBytes: given.maxResultBytes === undefined ? maxResultBytes : given.maxResultBytes,
+  };
 }
 
 function requireCount(name: string, value: unknown): void {
   if (Number.isSafeInteger(value) && (value as number) >= 1) return;
   const shown = typeof value === 'string' ? `'${value}'` : String(value);
   throw new LockConfigInvalidError(`${name} is ${shown}; write a whole number, at least 1.`);
+}
+
+const LEVELS: readonly unknown[] = ['READ UNCOMMITTED', 'READ COMMITTED', 'REPEATABLE READ', 'SERIALIZABLE'];
+
+function transactionalOf<T>(
+  { transactional }: RunOnceOptions<T>,
+  store: IdempotencyStore,
+): TransactionalOptions | undefined {
+  if (transactional === undefined || transactional === false) return undefined;
+  const options = transactional === true ? {} : transactional;
+  const { claim = 'first', isolation } = options;
+  if (claim !== 'first' && claim !== 'inside')
+    throw new LockConfigInvalidError(`transactional.claim is ${String(claim)}; write 'first' or 'inside'.`);
+  if (isolation !== undefined && !LEVELS.includes(isolation))
+    throw new LockConfigInvalidError(
+      `transactional.isolation is ${String(isolation)}; write one of ${LEVELS.join(', ')}.`,
+    );
+  if (store.transactions) return { ...options, claim };
+  throw new LockConfigInvalidError(
+    `transactional needs records in the database that the method writes to, and the store is "${store.kind}". Write ` +
+      'idempotency: { store: typeormIdempotencyStore({ dataSource }) }, or leave transactional out.',
+  );
 }
 
 function requireCrashRule(onCrash: unknown): void {

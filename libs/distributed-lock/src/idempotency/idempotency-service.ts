@@ -8,13 +8,14 @@ import {
   tellQuietly,
   withinTime,
   type Clock,
+  type Fences,
   type KeyScopeOptions,
   type LockService,
 } from '../core/index.js';
 import { runsInside } from './attempt.js';
 import { AttemptRun, type IdempotentWork } from './attempt-run.js';
 import { claimRecord } from './claiming.js';
-import { IdempotencyReentrantError, IdempotencyResultOmittedError } from './idempotency-errors.js';
+import { IdempotencyReentrantError } from './idempotency-errors.js';
 import type { IdempotencyListener } from './idempotency-events.js';
 import {
   resolveOptions,
@@ -23,18 +24,22 @@ import {
   type RunOnceOptions,
 } from './idempotency-options.js';
 import type { IdempotencyStore, StoredResult } from './idempotency-store.js';
+import { InsideRun } from './inside-run.js';
 import type { CallContext } from './owned-record.js';
 import { purgeUnderLock, type PurgeOptions } from './purging.js';
 import { identify, type IdempotentCall } from './record-identity.js';
 import { viewOf, type RecordView } from './record-view.js';
 import { Running } from './running.js';
-import { keepResult, readResult, type ResultEncryption, type ResultRules } from './stored-result.js';
+import { storedAnswer } from './stored-answer.js';
+import { keepResult, type ResultEncryption, type ResultRules } from './stored-result.js';
 
 export interface IdempotencyServiceOptions extends KeyScopeOptions {
   readonly store: IdempotencyStore;
   readonly defaults?: IdempotencyDefaults;
   readonly encryption?: ResultEncryption;
   readonly clock?: Clock;
+  /** Asked before each call, so that none begins inside a transaction: `locks.fences`. */
+  readonly fences?: Pick<Fences, 'requireOutside'>;
   /** Told of everything that happens. What it throws is dropped. */
   readonly onEvent?: IdempotencyListener;
 }
@@ -75,6 +80,7 @@ export class IdempotencyService {
    * @throws {IdempotencyResultOmittedError} it was done earlier, and its result could not be kept; `work` did not run
    * @throws {IdempotencyLeaseLostError} another attempt took over while `work` ran, and has not answered yet
    * @throws {IdempotencyReentrantError} `work` called itself with its own key
+   * @throws {LockInsideTransactionError} a transaction is open in this call chain, and may yet be rolled back; not begun
    * @throws {StoreUnavailableError} the store did not answer; `work` did not run
    */
   async runOnce<T>(
@@ -86,6 +92,7 @@ export class IdempotencyService {
     const context = this.#contextOf(call, resolved);
     this.#refuseWhenClosing(context);
     if (runsInside(context.identity.id)) throw reentrant(context);
+    this.#requireOutside(context, resolved);
     return this.#running.during(() => this.#run(context, resolved, work));
   }
 
@@ -151,7 +158,10 @@ export class IdempotencyService {
 
   async #run<T>(context: CallContext, options: ResolvedOptions<T>, work: IdempotentWork<T>): Promise<T> {
     const rules = this.#resultRules(context, options);
-    const replay = (result: StoredResult): Promise<T> => answerOf(context, result, options, rules);
+    const replay = (result: StoredResult): Promise<T> => storedAnswer(context, result, options, rules);
+    const { transactions } = context.store;
+    if (transactions && options.transactional?.claim === 'inside')
+      return new InsideRun(context, transactions, options, rules, replay).run(work);
     const claiming = await claimRecord(context, options);
     if (claiming.kind === 'owned') {
       return new AttemptRun(context, claiming.record, options, rules, replay).run(work);
@@ -197,6 +207,12 @@ export class IdempotencyService {
     }
   }
 
+  /** A record that is done would outlive a transaction that is rolled back. */
+  #requireOutside<T>({ identity: { key }, store }: CallContext, { transactional }: ResolvedOptions<T>): void {
+    this.options.fences?.requireOutside(key);
+    if (transactional) store.transactions?.requireReady(key);
+  }
+
   #refuseWhenClosing({ identity: { key }, store }: CallContext): void {
     if (!this.#running.closing) return;
     throw new ShuttingDownError(
@@ -207,33 +223,6 @@ export class IdempotencyService {
       },
     );
   }
-}
-
-async function answerOf<T>(
-  context: CallContext,
-  stored: StoredResult,
-  { finalErrors }: ResolvedOptions<T>,
-  rules: ResultRules,
-): Promise<T> {
-  let answer: unknown;
-  try {
-    if (stored.outcome === 'omitted') throw new TypeError('the result was not stored');
-    if (stored.outcome === 'error' && !finalErrors)
-      throw new TypeError('a failure is stored, and finalErrors is not given');
-    answer = await readResult(context.identity.id, stored, rules);
-  } catch (cause) {
-    throw omitted(context, cause);
-  }
-  if (stored.outcome === 'error') throw finalErrors?.revive(answer);
-  return answer as T;
-}
-
-function omitted({ identity: { key }, store }: CallContext, cause: unknown): IdempotencyResultOmittedError {
-  return new IdempotencyResultOmittedError(
-    `"${key}" was carried out earlier, and its result cannot be given again: ${(cause as Error).message}. ` +
-      'This call did nothing; read the result where the earlier one left it.',
-    { key, store: store.kind, cause },
-  );
 }
 
 function reentrant({ identity: { key }, store }: CallContext): IdempotencyReentrantError {

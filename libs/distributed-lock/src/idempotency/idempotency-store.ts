@@ -1,3 +1,5 @@
+import type { IsolationLevel } from './transactional-options.js';
+
 /** How a body ended, as it is kept for later callers. `body` is text without NUL characters. */
 export interface StoredResult {
   /** `omitted`: the body finished, and what it returned could not be kept. */
@@ -78,6 +80,42 @@ export interface StoredRecord {
   readonly result: StoredResult | null;
 }
 
+/** A record as its owner hands it over to the transaction that completes it. */
+export interface OwnedClaim {
+  readonly id: string;
+  readonly ownerId: string;
+  /** For this long nobody else may take the record, if it is not renewed. */
+  readonly remainingMs: number;
+}
+
+/** A store whose records lie in the database that bodies write to, so that effects and completion commit together or not. */
+export interface RecordTransactions {
+  /**
+   * Before anything is claimed.
+   *
+   * @throws {LockInsideTransactionError} a transaction is open in this call chain, on which the effects would depend
+   * @throws {LockConfigInvalidError} the database cannot be used for this; says what to write
+   */
+  requireReady(key: string): void;
+  /** Whether the record can be renewed while such a transaction is open, and still be completed by it. */
+  renewable(isolation: IsolationLevel | undefined): boolean;
+  /**
+   * Runs `work` in a transaction whose last statement settles the record in the way that `work` resolves to. `'refused'`:
+   * somebody has taken over, and the transaction was rolled back.
+   */
+  settleWithin(
+    owned: OwnedClaim,
+    isolation: IsolationLevel | undefined,
+    work: () => Promise<RecordEnding>,
+  ): Promise<'settled' | 'refused'>;
+  /** As `settleWithin`, with the claim as the first statement; `work` runs only if that is granted. */
+  claimWithin(
+    claim: RecordClaim,
+    isolation: IsolationLevel | undefined,
+    work: (claimed: Claimed) => Promise<RecordEnding>,
+  ): Promise<ClaimAnswer>;
+}
+
 /**
  * The port: what a place that keeps idempotency records has to do. Waiting, heartbeats, codecs and events are written once,
  * above it.
@@ -98,6 +136,8 @@ export interface IdempotencyStore {
   readonly kind: string;
   /** A shorter lease is refused before anything is sent. */
   readonly minLeaseMs: number;
+  /** Absent where records and effects do not lie in one database. */
+  readonly transactions?: RecordTransactions;
   /** Looks at the server once at boot and rejects with what to change. Absent where there is nothing to look at. */
   open?(): Promise<void>;
   claim(claim: RecordClaim, timeoutMs: number): Promise<ClaimAnswer>;

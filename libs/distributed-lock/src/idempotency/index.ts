@@ -23,9 +23,11 @@ export type {
   ClaimAnswer,
   Claimed,
   IdempotencyStore,
+  OwnedClaim,
   RecordClaim,
   RecordEnding,
   RecordRenewal,
+  RecordTransactions,
   StoredRecord,
   StoredResult,
 } from './idempotency-store.js';
@@ -33,6 +35,12 @@ export type { PurgeOptions } from './purging.js';
 export type { IdempotentCall } from './record-identity.js';
 export { toTypedJson } from './typed-json.js';
 export { ABSENT, nextRecordState, sameRequest, type RecordState, type RecordStep } from './record-state.js';
+export type {
+  IsolationLevel,
+  OwnedClaim,
+  RecordTransactions,
+  TransactionalOptions,
+} from './record-transactions.js';
 export type { RecordView } from './record-view.js';
 export type { ResultEncryption } from './stored-result.js';
 export type { ResultClass, ResultClasses } from './result-classes.js';

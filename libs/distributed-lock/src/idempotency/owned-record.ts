@@ -12,6 +12,7 @@ import type { Attempt } from './attempt.js';
 import { IdempotencyLeaseLostError } from './idempotency-errors.js';
 import type { IdempotencyHappening } from './idempotency-events.js';
 import type { Claimed, IdempotencyStore, RecordEnding } from './idempotency-store.js';
+import { furtherKey } from './inside-attempt.js';
 import type { RecordIdentity } from './record-identity.js';
 
 /** What everything about one call works with. */
@@ -43,6 +44,7 @@ export class OwnedRecord implements Attempt {
   #beat: Timer | undefined;
   #end: Timer | undefined;
   #left = false;
+  #renews = true;
 
   constructor(
     private readonly context: CallContext,
@@ -69,7 +71,12 @@ export class OwnedRecord implements Attempt {
   }
 
   idempotencyKeyFor(label: string): string {
-    return `${this.idempotencyKey}#${encodeURIComponent(label)}`;
+    return furtherKey(this.idempotencyKey, label);
+  }
+
+  /** What is left of the lease as far as it can be relied on. */
+  get remainingMs(): number {
+    return Math.max(0, this.#deadlineMs - this.context.clock.monotonicMs());
   }
 
   get attempt(): number {
@@ -129,6 +136,12 @@ export class OwnedRecord implements Attempt {
     }
   }
 
+  /** Ends the heartbeat; the deadline stays where it is. */
+  stopRenewing(): void {
+    this.#renews = false;
+    this.#beat?.cancel();
+  }
+
   /** Ends heartbeat and timers. Twice is harmless. */
   leave(): void {
     this.#left = true;
@@ -157,14 +170,14 @@ export class OwnedRecord implements Attempt {
   }
 
   #beatIn(delayMs: number): void {
-    if (this.#left || this.#loss) return;
+    if (this.#left || this.#loss || !this.#renews) return;
     this.#beat = this.context.clock.schedule(delayMs, () => runOutside(() => void this.#renew()));
   }
 
   /** The next one is planned when this one has been answered or given up, so that no two overlap. */
   async #renew(): Promise<void> {
     this.#check();
-    if (this.#loss) return;
+    if (this.#loss || !this.#renews) return;
     const { store, clock, leaseMs, keepMs } = this.context;
     const { id, ownerId } = this;
     const sentAtMs = clock.monotonicMs();

@@ -1,4 +1,4 @@
-import { createHash } from 'node:crypto';
+import { hash } from 'node:crypto';
 
 import { labelledKey, type KeyInput, type KeyScope } from '../core/index.js';
 
@@ -36,7 +36,7 @@ export function identify(call: IdempotentCall, scope: KeyScope): RecordIdentity 
   const qualified = scope.qualify(key, call.scope);
   // JSON keeps the parts apart: no text in one of them can imitate another.
   const parts = JSON.stringify([qualified, operation ?? null, caller ?? null]);
-  const id = createHash('sha256').update(parts).digest('base64url');
+  const id = hash('sha256', parts, 'base64url');
   // A client's own key may be personal data, and repeats from caller to caller: what goes out instead is the digest.
   const readable = operation === undefined && caller === undefined && qualified.length <= LONGEST_READABLE;
   return { id, key, label: operation ?? template, idempotencyKey: readable ? qualified : id };

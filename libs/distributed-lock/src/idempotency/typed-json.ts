@@ -1,6 +1,9 @@
-import { markedJson, type Json, type MarkingOptions } from './marking.js';
+import { MARK, markedJson, type Json, type MarkingOptions } from './marking.js';
 import type { ResultClasses } from './result-classes.js';
 import { unmark } from './unmarking.js';
+
+/** Without it in the text, nothing in there is marked. */
+const MARKED = JSON.stringify(MARK);
 
 /**
  * JSON that keeps apart what JSON mixes up: undefined, NaN, -0, bigint, Date, Buffer and typed arrays, Map, Set, and
@@ -13,5 +16,6 @@ export function toTypedJson(value: unknown, options: MarkingOptions = {}): strin
 }
 
 export function fromTypedJson(text: string, classes: ResultClasses = {}): unknown {
-  return unmark(JSON.parse(text) as Json, classes);
+  const json = JSON.parse(text) as Json;
+  return text.includes(MARKED) ? unmark(json, classes) : json;
 }

@@ -35,7 +35,7 @@ export class TestBench {
 
   /** Notes every lease that `locks` takes from now on. */
   watch(locks: LockService): void {
-    locks.addFence({
+    locks.fences.add({
       beforeAcquire: () => undefined,
       raise: (lease) => {
         for (const known of this.#leases) if (known.state.kind === 'released') this.#leases.delete(known);

@@ -1,8 +1,8 @@
-import type { DataSource, EntityManager, QueryRunner } from 'typeorm';
+import type { DataSource, EntityManager } from 'typeorm';
 
 import { contextLeases, LockConfigInvalidError, LockNotHeldError, type Lease } from '../core/index.js';
-import { dialectOf, isSerializationFailure } from './sql/index.js';
 import { guardOf, guardsOfLease, type DataSourceGuard, type Isolation } from './guard/index.js';
+import { pinnedTransaction } from './pinned-transaction.js';
 
 export interface FencedTransactionOptions {
   /** Default: the guarded DataSource whose rows the locks held here protect, if there is one such. */
@@ -40,77 +40,8 @@ export async function fencedTransaction<T>(
   const leases = held.filter((lease) => guard.fence.concerns(lease.key));
   if (leases.length === 0) refuse('none of its entities is fenced by a lock that is held here');
   for (const lease of leases) lease.assertHeld();
-  const outer = guard.transactions.current();
-  if (outer) requireLevel(isolation, outer.isolation ?? guard.dataSource.options.isolationLevel);
-  let entered = false;
-  const pinned = async (manager: EntityManager): Promise<T> => {
-    const runner = manager.queryRunner as QueryRunner;
-    await limitIdling(guard, runner, leases);
-    for (const lease of leases) await guard.pins.pin(runner, lease);
-    entered = true;
-    return work(manager);
-  };
-  const manager = outer?.runner.manager ?? guard.dataSource.manager;
-  const run = (): Promise<T> => transaction(manager, isolation, pinned);
-  return run().catch((error: unknown) => {
-    // The fence was raised between the snapshot and the pin. A savepoint would keep the snapshot: only a new one helps.
-    if (outer || entered || !isSerializationFailure(error)) throw error;
-    return run();
-  });
-}
-
-function transaction<T>(
-  manager: EntityManager,
-  isolation: FencedTransactionOptions['isolation'],
-  work: (manager: EntityManager) => Promise<T>,
-): Promise<T> {
-  return isolation === undefined ? manager.transaction(work) : manager.transaction(isolation, work);
-}
-
-/** A shorter limit of the application's own stays. */
-async function limitIdling(
-  { dataSource, transactions }: DataSourceGuard,
-  runner: QueryRunner,
-  leases: readonly Lease[],
-): Promise<void> {
-  const limitMs = Math.max(1, Math.floor(Math.min(...leases.map((lease) => lease.remainingMs))));
-  switch (dialectOf(dataSource)) {
-    case 'postgres':
-      return void (await runner.query(
-        `SELECT set_config(name, CASE WHEN CAST(setting AS bigint) BETWEEN 1 AND ${limitMs} THEN setting ELSE '${limitMs}' END, true) ` +
-          "FROM pg_settings WHERE name = 'idle_in_transaction_session_timeout'",
-      ));
-    case 'mysql':
-      return limitIdlingOnMariaDb(transactions, runner, Math.ceil(limitMs / 1_000));
-    case 'sqlite':
-      return;
-  }
-}
-
-/** MySQL has no such limit, and reads the rest as a comment. The limit is the connection's, so it is put back afterwards. */
-async function limitIdlingOnMariaDb(
-  transactions: DataSourceGuard['transactions'],
-  runner: QueryRunner,
-  seconds: number,
-): Promise<void> {
-  const limit = '@@SESSION.idle_transaction_timeout';
-  const shorter = `IF(${limit} BETWEEN 1 AND ${seconds}, ${limit}, ${seconds})`;
-  const transaction = transactions.of(runner);
-  const remembered = transaction?.afterwards ? '@lock_idle_limit' : limit;
-  await runner.query(
-    `SET @lock_idle_limit = @lock_idle_limit /*M!, @lock_idle_limit = ${remembered}, SESSION idle_transaction_timeout = ${shorter} */`,
-  );
-  if (transaction)
-    transaction.afterwards =
-      'SET /*M! SESSION idle_transaction_timeout = @lock_idle_limit, */ @lock_idle_limit = NULL';
-}
-
-function requireLevel(asked: Isolation | undefined, open: Isolation | undefined): void {
-  if (asked === undefined || asked === open) return;
-  throw new LockConfigInvalidError(
-    `fencedTransaction() was asked for ${asked} inside a transaction that began with ${open ?? 'the default level'}, and ` +
-      'a level cannot be changed any more. The work did not run; leave isolation out here, or give it to the outer one.',
-  );
+  const idleLimitMs = Math.min(...leases.map((lease) => lease.remainingMs));
+  return pinnedTransaction(guard, { leases, isolation, idleLimitMs }, work);
 }
 
 function guardGiven(dataSource: DataSource): DataSourceGuard {

@@ -69,6 +69,7 @@ export {
   type TransitionOptions,
 } from './primitives/index.js';
 export type { Dialect } from './sql/index.js';
+export { transactionManager } from './transaction-manager.js';
 export {
   DistributedLockTypeOrmModule,
   type AsyncTypeOrmGuardOptions,

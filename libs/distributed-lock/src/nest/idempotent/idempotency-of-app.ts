@@ -37,6 +37,7 @@ export async function openIdempotency(locks: LockService, setting: IdempotencySe
   const { store: source, defaults, encryption, caller, onEvent } = idempotency;
   const service = new IdempotencyService({
     store: storeOf(source),
+    fences: locks.fences,
     defaults,
     encryption,
     onEvent,

@@ -1,10 +1,5 @@
 import { LockConfigInvalidError } from '../../core/index.js';
-import {
-  fingerprintOf,
-  type Attempt,
-  type IdempotentCall as Call,
-  type RunOnceOptions,
-} from '../../idempotency/index.js';
+import { fingerprintOf, type IdempotentCall as Call, type RunOnceOptions } from '../../idempotency/index.js';
 import { Arrival } from '../fencing-token.js';
 import { locksFor } from '../locks-of-object.js';
 import { callerOf } from './caller.js';
@@ -38,36 +33,38 @@ export class IdempotentCall {
     const { call, fingerprint } = this.#identity(app);
     const { options } = this.site;
     const waitMs = options.waitMs ?? (this.#takesHeader ? 0 : undefined);
-    const walk = (body: () => Promise<unknown>): Promise<unknown> => this.#walk(rest, body);
-    if (!this.#exchange)
-      return app.service.runOnce<unknown>(
-        call,
-        { ...options, waitMs, fingerprint, around: walk },
-        this.#body,
-      );
-    const keeper = new AnswerKeeper(this.#exchange.response, this.site.label, options.classes);
-    const run = { finalErrors: keeper.finalErrors, ...options, waitMs, fingerprint, around: walk };
-    return this.#answer(app, call, run, keeper);
+    const around = (body: () => Promise<unknown>): Promise<unknown> => this.#walk(rest, body);
+    const run: RunOptions = { ...options, waitMs, fingerprint, around };
+    if (!this.#exchange) return app.service.runOnce<unknown>(call, run, () => this.#body());
+    return this.#answer(this.#exchange, (keeper) => {
+      const finalErrors = options.finalErrors ?? keeper.finalErrors;
+      const work = async (): Promise<unknown> => keeper.keep(await this.#body());
+      return app.service.runOnce<unknown>(call, { ...run, finalErrors }, work);
+    });
   }
 
-  async #answer(app: AppIdempotency, call: Call, run: RunOptions, keeper: AnswerKeeper): Promise<unknown> {
-    let live: unknown;
-    const around = async (body: () => Promise<unknown>): Promise<unknown> => {
-      live = await run.around?.(body);
-      return keeper.keep(live);
-    };
-    const answer = await app.service.runOnce<unknown>(call, { ...run, around }, this.#body);
-    return keeper.give(answer, live);
+  async #answer(
+    { response }: HttpExchange,
+    run: (keeper: AnswerKeeper) => Promise<unknown>,
+  ): Promise<unknown> {
+    const { label, options } = this.site;
+    const keeper = new AnswerKeeper(response, label, options.classes);
+    const answer = await run(keeper);
+    return this.#skipped ? answer : keeper.give(answer);
   }
 
   #invoke: () => unknown = () => undefined;
+  /** A lock on the way ended the call before the method, with a result of its own. */
+  #skipped = false;
 
-  readonly #body = async (_attempt: Attempt): Promise<unknown> => {
+  async #body(): Promise<unknown> {
     return requireOneValue(await this.#invoke(), this.site.label);
-  };
+  }
 
   async #walk(rest: Rest, body: () => Promise<unknown>): Promise<unknown> {
+    this.#skipped = true;
     const enter = (invoke: () => unknown): Promise<unknown> => {
+      this.#skipped = false;
       this.#invoke = invoke;
       return body();
     };

@@ -61,6 +61,16 @@ export class DataSourceFence implements Fence {
     );
   }
 
+  requireOutside(key: string): void {
+    if (!this.parts.transactions.current()) return;
+    throw new LockInsideTransactionError(
+      `"${key}" is idempotent, and was called inside an open transaction: when that is rolled back, the effects are gone and ` +
+        'the record says that they are there. Nothing was claimed. Put @Idempotent above @Transactional; what does not ' +
+        'belong to the transaction is called before or after it.',
+      { key },
+    );
+  }
+
   async raise(lease: Lease, timeoutMs: number): Promise<void> {
     if (!this.concerns(lease.key)) return;
     this.parts.onConcern(lease);

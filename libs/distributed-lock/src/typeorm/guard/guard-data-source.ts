@@ -92,7 +92,7 @@ export function guardDataSource(
   const guard = install(dataSource, locks, options);
   guards.set(dataSource, guard);
   guardedNow.add(dataSource);
-  const removeFence = locks.addFence(guard.fence);
+  const removeFence = locks.fences.add(guard.fence);
   const destroy = dataSource.destroy.bind(dataSource);
   override(dataSource, 'destroy', async () => {
     removeFence();

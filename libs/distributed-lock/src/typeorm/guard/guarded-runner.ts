@@ -69,6 +69,7 @@ export class RunnerGuard {
 
   async #run(runner: QueryRunner, sql: string, send: () => Promise<unknown>): Promise<unknown> {
     const { transactions, net, pins, sqlite } = this.parts;
+    if (transactions.passesBy(runner)) net.requireReading(sql);
     const outer = transactions.of(runner);
     const control = transactions.beforeStatement(runner, sql);
     try {

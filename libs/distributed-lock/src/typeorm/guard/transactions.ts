@@ -17,6 +17,8 @@ export interface Transaction {
   /** What its BEGIN asked for; undefined: the default of the database, or begun in SQL. */
   readonly isolation: Isolation | undefined;
   open: boolean;
+  /** Whatever is written in its call chain has to be a part of it. */
+  keepsAllWrites: boolean;
   /** The refusal after which it must not commit, even if user code swallows it. */
   doom: FencedOutError | undefined;
   /** After this the server has rolled it back by itself, and later statements would commit one by one. */
@@ -34,7 +36,7 @@ interface Mark {
   readonly outer: Mark | undefined;
 }
 
-const UNHARMED = { doom: undefined, undoneBy: undefined, afterwards: undefined };
+const UNHARMED = { keepsAllWrites: false, doom: undefined, undoneBy: undefined, afterwards: undefined };
 const NOWHERE = { transaction: { open: false } as Transaction };
 
 /** PostgreSQL rolled back what was to be committed, because a statement of it had failed. Nothing of it was written. */
@@ -117,6 +119,19 @@ export class Transactions {
   doom(runner: QueryRunner, refusal: FencedOutError): void {
     const transaction = this.of(runner);
     if (transaction) transaction.doom ??= refusal;
+  }
+
+  /** From now on a write of its call chain that goes through another runner is refused. */
+  keepAllWrites(runner: QueryRunner): void {
+    const transaction = this.of(runner);
+    if (transaction) transaction.keepsAllWrites = true;
+  }
+
+  /** True when a transaction that keeps all writes is open in this call chain, and `runner` is not its. */
+  passesBy(runner: QueryRunner): boolean {
+    return this.enclosing().some(
+      (transaction) => transaction.keepsAllWrites && transaction.runner !== runner,
+    );
   }
 
   /** Tells of the error of a statement. */

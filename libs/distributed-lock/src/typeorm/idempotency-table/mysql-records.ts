@@ -1,4 +1,9 @@
-import { sameRequest, type RecordClaim, type RecordEnding } from '../../idempotency/index.js';
+import {
+  sameRequest,
+  type ClaimAnswer,
+  type RecordClaim,
+  type RecordEnding,
+} from '../../idempotency/index.js';
 import { driverCode } from '../sql/index.js';
 import { answerOf, recordOf, rowsOf, type RecordRow } from './record-rows.js';
 import type { RecordStatements, Session } from './record-statements.js';
@@ -56,6 +61,16 @@ export function mysqlRecords(_table: string, name: string): RecordStatements {
       return null;
     }
   };
+  const claim = async (session: Session, wanted: RecordClaim): Promise<ClaimAnswer | null> => {
+    const fence = await insert(session, wanted);
+    if (fence !== null) return { kind: 'claimed', fence, attempt: 1, takenOver: false };
+    const found = await find(session, wanted.id);
+    const step = stepFor(found, wanted);
+    if (!step) return answerOf(found, wanted);
+    const where = `id = ? AND ${step.where}`;
+    if (!(await change(session, step.changes, where, [Buffer.from(wanted.id), ...step.more]))) return null;
+    return answerOf(await find(session, wanted.id), wanted);
+  };
   return {
     create: [createStatement(table)],
     async check(session) {
@@ -65,15 +80,13 @@ export function mysqlRecords(_table: string, name: string): RecordStatements {
       if (found?.['engine'] !== 'InnoDB') return `its engine is ${String(found?.['engine'])}, not InnoDB`;
       return found['primary_key'] === 'id' ? null : 'its primary key is not the column id';
     },
-    async claim(session, claim) {
-      const fence = await insert(session, claim);
-      if (fence !== null) return { kind: 'claimed', fence, attempt: 1, takenOver: false };
-      const found = await find(session, claim.id);
-      const step = stepFor(found, claim);
-      if (!step) return answerOf(found, claim);
-      const where = `id = ? AND ${step.where}`;
-      if (!(await change(session, step.changes, where, [Buffer.from(claim.id), ...step.more]))) return null;
-      return answerOf(await find(session, claim.id), claim);
+    claim,
+    async claimWithin(session, wanted) {
+      // The insert would wait for the other transaction, for as long as the server's lock limit.
+      const held = await rowsOf(session, `SELECT id FROM ${table} WHERE id = ? FOR UPDATE NOWAIT`, [
+        Buffer.from(wanted.id),
+      ]).catch((error: unknown) => (isHeld(error) ? 'held' : Promise.reject(error as Error)));
+      return held === 'held' ? { kind: 'running', retryAfterMs: null } : claim(session, wanted);
     },
     renew(session, { id, ownerId, leaseMs, keepMs }) {
       const set = `leased_until_us = ${NOW} + ?, expires_at_us = ${NOW} + ?`;
@@ -108,6 +121,11 @@ export function mysqlRecords(_table: string, name: string): RecordStatements {
       return affectedRows(await session.query(sql, [limit]));
     },
   };
+}
+
+/** MariaDB and MySQL. */
+function isHeld(error: unknown): boolean {
+  return /^ER_LOCK_(?:WAIT_TIMEOUT|NOWAIT)$/.test(driverCode(error));
 }
 
 const OWNED = `id = ? AND owner_id = ? AND state = 'running' AND ${LIVE}`;

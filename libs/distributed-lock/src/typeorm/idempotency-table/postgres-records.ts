@@ -1,6 +1,7 @@
+import type { ClaimAnswer, RecordClaim } from '../../idempotency/index.js';
 import { answerOf, rowsOf, type RecordRow } from './record-rows.js';
 import { RecordSql, type SqlSpeech } from './record-sql.js';
-import type { RecordStatements } from './record-statements.js';
+import type { RecordStatements, Session } from './record-statements.js';
 import { claimParameters, sharedStatements } from './shared-statements.js';
 
 /** Not now(), which stands still in a transaction, nor clock_timestamp(), which moves within a statement. */
@@ -24,6 +25,10 @@ export function postgresRecords(table: string, name: string): RecordStatements {
     WITH step AS (${sql.upsert} RETURNING ${sql.columns})
     SELECT * FROM step UNION ALL ${sql.select()} AND NOT EXISTS (SELECT FROM step)`;
   const changed = (statement: string): string => `WITH changed AS (${statement}) SELECT id FROM changed`;
+  const claimed = async (session: Session, wanted: RecordClaim): Promise<ClaimAnswer | null> => {
+    const [row] = await rowsOf<RecordRow>(session, claim, claimParameters(wanted));
+    return answerOf(row, wanted);
+  };
   return {
     ...sharedStatements(sql, changed, 'FOR UPDATE SKIP LOCKED'),
     create: [
@@ -46,11 +51,20 @@ export function postgresRecords(table: string, name: string): RecordStatements {
       await session.query(`EXPLAIN ${claim}`, ['', '', '', 0, 0, 0, 0, '']);
       return null;
     },
-    async claim(session, wanted) {
-      const [row] = await rowsOf<RecordRow>(session, claim, claimParameters(wanted));
-      return answerOf(row, wanted);
+    claim: claimed,
+    async claimWithin(session, wanted) {
+      // The claim itself would wait for the other transaction, and keep a connection for as long.
+      const [lock] = await rowsOf<{ readonly free: boolean }>(session, TRY_LOCK, [lockNumber(wanted.id)]);
+      return lock?.free ? claimed(session, wanted) : { kind: 'running', retryAfterMs: null };
     },
   };
+}
+
+const TRY_LOCK = 'SELECT pg_try_advisory_xact_lock($1::bigint) AS free';
+
+/** Ids are digests: two that share these 64 bits only tell each other to come again. */
+function lockNumber(id: string): string {
+  return Buffer.from(id, 'base64url').readBigInt64BE(0).toString();
 }
 
 /** Any other kind of time would depend on the session's time zone. */

@@ -19,6 +19,8 @@ export interface RecordStatements {
   check(session: Session): Promise<string | null>;
   /** Null when somebody was faster: ask again. */
   claim(session: Session, claim: RecordClaim): Promise<ClaimAnswer | null>;
+  /** As the first statement of a transaction: `running` where another one has the record, without waiting for it. */
+  claimWithin(session: Session, claim: RecordClaim): Promise<ClaimAnswer | null>;
   renew(session: Session, renewal: RecordRenewal): Promise<boolean>;
   settle(session: Session, id: string, ownerId: string, ending: RecordEnding): Promise<boolean>;
   resolve(session: Session, id: string, result: StoredResult, keepMs: number): Promise<boolean>;

@@ -3,7 +3,7 @@ import { recordOf, rowsOf, type RecordRow } from './record-rows.js';
 import type { RecordSql } from './record-sql.js';
 import type { RecordStatements, Session } from './record-statements.js';
 
-type Shared = Omit<RecordStatements, 'create' | 'check' | 'claim'>;
+type Shared = Omit<RecordStatements, 'create' | 'check' | 'claim' | 'claimWithin'>;
 
 /** Everything but the claim. `changed` makes the rows of a changing statement an answer like any other. */
 export function sharedStatements(

@@ -1,6 +1,7 @@
+import type { ClaimAnswer, RecordClaim } from '../../idempotency/index.js';
 import { answerOf, rowsOf, type RecordRow } from './record-rows.js';
 import { RecordSql, type SqlSpeech } from './record-sql.js';
-import type { RecordStatements } from './record-statements.js';
+import type { RecordStatements, Session } from './record-statements.js';
 import { claimParameters, sharedStatements } from './shared-statements.js';
 
 /** Milliseconds since 1970, the same throughout a statement. `unixepoch('subsec')` says as much, from SQLite 3.42 on. */
@@ -20,6 +21,14 @@ const speech: SqlSpeech = {
 export function sqliteRecords(table: string, name: string): RecordStatements {
   const sql = new RecordSql(table, speech);
   const upsert = `${sql.upsert} RETURNING ${sql.columns}`;
+  const claim = async (session: Session, wanted: RecordClaim): Promise<ClaimAnswer | null> => {
+    // Looking first keeps replays, and those who wait, from queueing for the right to write.
+    const [found] = await rowsOf<RecordRow>(session, sql.select(), [wanted.id]);
+    const answer = answerOf(found, wanted);
+    if (answer && answer.kind !== 'claimed') return answer;
+    const [row] = await rowsOf<RecordRow>(session, upsert, claimParameters(wanted));
+    return answerOf(row, wanted);
+  };
   return {
     ...sharedStatements(sql, (statement) => statement, ''),
     create: [
@@ -35,13 +44,7 @@ export function sqliteRecords(table: string, name: string): RecordStatements {
       const [primaryKey] = await rowsOf<{ readonly names: unknown }>(session, pragma, [name]);
       return primaryKey?.names === 'id' ? null : 'its primary key is not the column id';
     },
-    async claim(session, wanted) {
-      // Looking first keeps replays, and those who wait, from queueing for the right to write.
-      const [found] = await rowsOf<RecordRow>(session, sql.select(), [wanted.id]);
-      const answer = answerOf(found, wanted);
-      if (answer && answer.kind !== 'claimed') return answer;
-      const [row] = await rowsOf<RecordRow>(session, upsert, claimParameters(wanted));
-      return answerOf(row, wanted);
-    },
+    claim,
+    claimWithin: claim, // whoever has begun has the whole file
   };
 }

@@ -7,17 +7,22 @@ import type {
   RecordClaim,
   RecordEnding,
   RecordRenewal,
+  RecordTransactions,
   StoredRecord,
   StoredResult,
 } from '../../idempotency/index.js';
 import { requireSharedDatabase } from '../connection/index.js';
 import { dialectOf, driverCode } from '../sql/index.js';
 import { DEFAULT_IDEMPOTENCY_TABLE, recordStatements } from './idempotency-table.js';
+import { GuardedTransactions } from './guarded-transactions.js';
 import { OwnPool } from './own-pool.js';
 import type { RecordStatements, Session } from './record-statements.js';
 
 export interface TypeOrmIdempotencyStoreOptions {
-  /** Says where the database is. It is neither used nor closed, and need not be initialised. */
+  /**
+   * Says where the database is. It is neither used nor closed, and need not be initialised; but the transactions of
+   * `transactional` calls are its own, and for them it has to be initialised and guarded.
+   */
   readonly dataSource: DataSource;
   /** The table made by `createIdempotencyTable(dataSource)`. Default `idempotency_record`. */
   readonly table?: string;
@@ -53,6 +58,7 @@ export function typeormIdempotencyStore(options: TypeOrmIdempotencyStoreOptions)
   const statements = recordStatements(dataSource, table);
   return new TypeOrmIdempotencyStore(
     dialectOf(dataSource),
+    dataSource,
     table,
     statements,
     new OwnPool(dataSource, poolSize),
@@ -61,13 +67,17 @@ export function typeormIdempotencyStore(options: TypeOrmIdempotencyStoreOptions)
 
 class TypeOrmIdempotencyStore implements IdempotencyStore {
   readonly minLeaseMs = MIN_LEASE_MS;
+  readonly transactions: RecordTransactions;
 
   constructor(
     readonly kind: string,
+    dataSource: DataSource,
     private readonly table: string,
     private readonly statements: RecordStatements,
     private readonly pool: OwnPool,
-  ) {}
+  ) {
+    this.transactions = new GuardedTransactions(dataSource, statements);
+  }
 
   async open(): Promise<void> {
     const complaint = await this.pool

@@ -4,4 +4,4 @@ export { asBinaryText, quoteIdentifier, quoteName, textLiteral } from './sql-tex
 export type { SqlWrite, WriteVerb } from './sql-write.js';
 export { writesOf } from './sql-writes.js';
 export { storedKey } from './stored-key.js';
-export { driverCode, isSerializationFailure, retryTransient } from './transient.js';
+export { driverCode, isSerializationFailure, isTransient, retryTransient } from './transient.js';
