@@ -1,11 +1,13 @@
 import { Redis } from 'ioredis';
 import { LockService, type LockEvent, type LockStore } from 'nestjs-distributed-lock';
+import { etcdStore } from 'nestjs-distributed-lock/etcd';
 import { redisStore } from 'nestjs-distributed-lock/redis';
 import { createLockTables, typeormStore } from 'nestjs-distributed-lock/typeorm';
 import { DataSource } from 'typeorm';
 
 import {
   describeWithServers,
+  startEtcd,
   startPostgres,
   startProxy,
   startRedis,
@@ -15,7 +17,7 @@ import {
 
 /** A kind of server, and how a store reaches it on a port of this machine. */
 interface Kind {
-  readonly kind: 'redis' | 'postgres';
+  readonly kind: 'redis' | 'postgres' | 'etcd';
   start(): Promise<TestServer>;
   storeAt(port: number): LockStore;
 }
@@ -36,6 +38,11 @@ const kinds: readonly Kind[] = [
       return server;
     },
     storeAt: (port) => typeormStore({ dataSource: databaseAt(port) }),
+  },
+  {
+    kind: 'etcd',
+    start: () => startEtcd(),
+    storeAt: (port) => etcdStore({ hosts: `http://127.0.0.1:${port}` }),
   },
 ];
 

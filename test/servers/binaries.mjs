@@ -2,7 +2,7 @@
 import { existsSync, lstatSync, mkdirSync, readdirSync, statSync } from 'node:fs';
 import { delimiter, dirname, join } from 'node:path';
 
-/** @typedef {'redis' | 'postgres' | 'mariadb'} ServerKind */
+/** @typedef {'redis' | 'postgres' | 'mariadb' | 'etcd'} ServerKind */
 
 /**
  * `folder` holds the programs; `libraries` are folders for LD_LIBRARY_PATH, empty when the system's own are enough.
@@ -11,7 +11,7 @@ import { delimiter, dirname, join } from 'node:path';
  */
 
 /** @type {readonly ServerKind[]} */
-export const SERVER_KINDS = ['redis', 'postgres', 'mariadb'];
+export const SERVER_KINDS = ['redis', 'postgres', 'mariadb', 'etcd'];
 
 /** @type {Record<ServerKind, { programs: readonly string[], packages: readonly string[], advice: string }>} */
 const SERVERS = {
@@ -32,6 +32,11 @@ const SERVERS = {
     packages: ['mariadb-server-core'],
     advice:
       'no mariadbd was found: install MariaDB 10.6 or later (Debian, Ubuntu: apt-get install mariadb-server)',
+  },
+  etcd: {
+    programs: ['etcd'],
+    packages: ['etcd-server'],
+    advice: 'no etcd was found: install etcd 3.4 or later (Debian, Ubuntu: apt-get install etcd-server)',
   },
 };
 

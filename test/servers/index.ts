@@ -1,4 +1,5 @@
 export { describeWithServers } from './describe-with-servers.js';
+export { startEtcd, startEtcdCluster, type EtcdServer } from './etcd-server.js';
 export { startMariaDb, type MariaDbServer } from './mariadb-server.js';
 export { startPostgres, type PostgresServer } from './postgres-server.js';
 export type { TestServer } from './private-server.js';

@@ -12,6 +12,8 @@ export interface LockStoreHarness {
   tokenFloor(): number;
   /** False for a store that answers busy without saying for how long. */
   readonly tellsRemainingTime: boolean;
+  /** How long after its ttl the store may end a grant, because it looks only now and then; at most 500 ms. Default 0. */
+  readonly endsLateByMs?: number;
   /** Whether `key` is taken, read past the code of the store; absent where nothing but that code can tell. */
   peek?(key: string): Promise<'taken' | 'free'>;
 }

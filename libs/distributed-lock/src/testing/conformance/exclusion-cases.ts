@@ -9,7 +9,7 @@ import {
   giveBack,
   LONG_MS,
   newKey,
-  pause,
+  outlive,
   renewOne,
   shortTtlMs,
   SLACK_MS,
@@ -49,9 +49,9 @@ export const exclusionCases: readonly ConformanceCase[] = [
     run: (harness) =>
       withStores(harness, 4, async (...stores) => {
         const key = newKey();
-        const ttlMs = shortTtlMs(stores[0]);
-        await take(stores[0], claimOn(key, ttlMs));
-        await pause(ttlMs + 20);
+        const claim = claimOn(key, shortTtlMs(stores[0]));
+        await take(stores[0], claim);
+        await outlive(harness, claim);
         const tries = stores.flatMap((store) => Array.from({ length: 5 }, () => tryFor(store, claimOn(key))));
         const granted = (await Promise.all(tries)).filter(({ kind }) => kind === 'granted');
         assert.equal(granted.length, 1, 'grants of one key');

@@ -10,7 +10,7 @@ import {
   LONG_MS,
   newKey,
   PATIENCE_MS,
-  pause,
+  outlive,
   renewOne,
   shortTtlMs,
   take,
@@ -27,7 +27,7 @@ export const renewalCases: readonly ConformanceCase[] = [
         const claim = claimOn(newKey(), shortTtlMs(one));
         await take(one, claim);
         assert.equal(await renewOne(one, { ...claim, ttlMs: LONG_MS }), 'renewed');
-        await pause(claim.ttlMs + 50);
+        await outlive(harness, claim);
         assertRemaining(harness, await findTaken(other, claim.key), {
           moreThan: LONG_MS / 2,
           atMost: LONG_MS,
@@ -81,7 +81,7 @@ export const renewalCases: readonly ConformanceCase[] = [
       withStores(harness, 1, async (store) => {
         const claim = claimOn(newKey(), shortTtlMs(store));
         await take(store, claim);
-        await pause(claim.ttlMs + 50);
+        await outlive(harness, claim);
         assert.equal(await renewOne(store, claim), 'lost');
       }),
   },

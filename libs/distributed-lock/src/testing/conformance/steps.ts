@@ -99,6 +99,11 @@ export async function takeWithin(
   }
 }
 
+/** Waits until a grant that nobody renews has ended. */
+export function outlive(harness: LockStoreHarness, { ttlMs }: Claim): Promise<void> {
+  return pause(ttlMs + 50 + (harness.endsLateByMs ?? 0));
+}
+
 export function pause(durationMs: number): Promise<void> {
   return new Promise((resolve) => setTimeout(resolve, durationMs));
 }
