@@ -13,6 +13,7 @@ describe('the options of the demo', () => {
       faults: 'all',
       unsafe: false,
       json: false,
+      servePort: null,
     });
     const { input, seed } = options as Exclude<typeof options, 'help'>;
     expect(existsSync(input)).toBe(true);
@@ -29,7 +30,16 @@ describe('the options of the demo', () => {
       seed: 9007199254740991,
       unsafe: true,
       json: true,
+      servePort: null,
     });
+  });
+
+  it.each([
+    ['--serve', 3000],
+    ['--serve --port 8080 --unsafe', 8080],
+    ['--port 0 --serve --store sqlite:a.db --input a.csv', 0],
+  ])('say with %s to take payments from port %d on', (args, servePort) => {
+    expect(readOptions(args.split(' '))).toMatchObject({ servePort });
   });
 
   it.each([
@@ -60,6 +70,10 @@ describe('the options of the demo', () => {
     [['--workers', ''], '--workers "" is not a whole number'],
     [['--seed', '9007199254740993'], '--seed "9007199254740993" is not'],
     [['--seed', '0x10'], '--seed "0x10" is not'],
+    [['--serve', '--port', '65535'], '--port "65535" is not a whole number from 0 to 65534'],
+    [['--port', '3000'], '--port means nothing without --serve'],
+    [['--serve', '--faults', 'all'], '--faults means nothing with --serve'],
+    [['--serve', '--json'], '--json means nothing with --serve'],
     [['--faults', 'some'], '--faults "some" is unknown; write one of none, pause, kill, all'],
     [['--store', 'mysql://h/db'], '--store "mysql://h/db" is not a store; write sqlite:PATH'],
     [['--store', 'memory'], '--store "memory" is not a store'],

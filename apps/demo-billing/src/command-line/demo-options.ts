@@ -18,6 +18,8 @@ export interface DemoOptions {
   readonly unsafe: boolean;
   /** Ends standard output with the account as one line of JSON. */
   readonly json: boolean;
+  /** Serves payments over HTTP from this port on, instead of settling the file; null settles it. */
+  readonly servePort: number | null;
 }
 
 const ACCEPTED = {
@@ -28,10 +30,15 @@ const ACCEPTED = {
   seed: { type: 'string' },
   unsafe: { type: 'boolean' },
   json: { type: 'boolean' },
+  serve: { type: 'boolean' },
+  port: { type: 'string' },
   help: { type: 'boolean', short: 'h' },
 } as const satisfies ParseArgsConfig['options'];
 
 const MOST_WORKERS = 32;
+const DEFAULT_PORT = '3000';
+/** There is one more replica behind it. */
+const HIGHEST_PORT = 65_534;
 const LARGEST_NEW_SEED = 1_000_000;
 /** Seen from the compiled file and from the source alike. */
 const SAMPLE_FILE = new URL('../../../../apps/demo-billing/data/invoices.csv', import.meta.url);
@@ -43,13 +50,17 @@ export const HELP = `Settles a file of invoices with several worker processes, w
   --input FILE     CSV with id, tenant, customer, amount, currency, due_date (default: a sample of 240 invoices)
   --workers N      worker processes, 1 to ${MOST_WORKERS} (default: 4)
   --store URL      sqlite:PATH, redis://host:port[/db] or postgres://user@host:port/database
-                   (default: SQLite in a temporary folder). SQLite keeps the locks in PATH-locks, and the tables of
-                   the last run stay for you to look at. Redis keeps the locks only, beside SQLite. In PostgreSQL
-                   each run has a schema of its own, and drops it.
+                   (default: SQLite in a temporary folder). SQLite keeps the locks in PATH-locks and the
+                   idempotency records in PATH-records, and the tables of the last run stay for you to look at. Redis
+                   keeps locks and records, which expire within a day, beside invoices in SQLite. In PostgreSQL each
+                   run has a schema of its own, and drops it.
   --faults WHAT    ${FAULT_CHOICES.join(', ')} (default: all)
   --seed N         repeats the faults of an earlier run (default: a new one, which is printed)
   --unsafe         the same work under a bare TTL lock: shows the double charges
   --json           ends standard output with the account as one line of JSON
+  --serve          takes payments over HTTP instead, POST /invoices/:id/pay, and prints lines to try. With --input,
+                   --store and --unsafe
+  --port N         where --serve listens; its second replica is at the next port (default: ${DEFAULT_PORT}; 0: any free ones)
   --help           this text
 
 Exit code: 0 when every invoice was charged exactly once and to the last cent, 1 when not, 2 when the options or the
@@ -60,6 +71,7 @@ file cannot be used.
 export function readOptions(args: readonly string[]): DemoOptions | 'help' {
   const given = parse(args);
   if (given.help) return 'help';
+  refuseWhatDoesNotApply(given);
   return {
     input: given.input ?? fileURLToPath(SAMPLE_FILE),
     workers: wholeNumber('workers', given.workers ?? '4', { from: 1, to: MOST_WORKERS }),
@@ -71,7 +83,16 @@ export function readOptions(args: readonly string[]): DemoOptions | 'help' {
         : wholeNumber('seed', given.seed, { from: 0, to: Number.MAX_SAFE_INTEGER }),
     unsafe: given.unsafe ?? false,
     json: given.json ?? false,
+    servePort: given.serve
+      ? wholeNumber('port', given.port ?? DEFAULT_PORT, { from: 0, to: HIGHEST_PORT })
+      : null,
   };
+}
+
+function refuseWhatDoesNotApply(given: ReturnType<typeof parse>): void {
+  const meaningless = given.serve ? (['workers', 'faults', 'seed', 'json'] as const) : (['port'] as const);
+  const name = meaningless.find((each) => given[each] !== undefined);
+  if (name) throw new InputError(`--${name} means nothing ${given.serve ? 'with' : 'without'} --serve`);
 }
 
 function parse(args: readonly string[]) {

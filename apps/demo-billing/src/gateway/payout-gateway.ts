@@ -1,17 +1,19 @@
+import { BadGatewayException, ServiceUnavailableException } from '@nestjs/common';
+
 import { toJson, type ChargeRequest } from './charge.js';
 
 /** The gateway did not answer: whether it has moved the money is unknown. Ask again, under the same idempotency key. */
-export class GatewayUnreachableError extends Error {
+export class GatewayUnreachableError extends ServiceUnavailableException {
   override readonly name = 'GatewayUnreachableError';
 }
 
 /** The gateway has seen a newer owner of the invoice, and did nothing. */
-export class StaleTokenError extends Error {
+export class StaleTokenError extends ServiceUnavailableException {
   override readonly name = 'StaleTokenError';
 }
 
 /** The gateway does not accept the request as it is, and did nothing. Asking again changes nothing. */
-export class ChargeRejectedError extends Error {
+export class ChargeRejectedError extends BadGatewayException {
   override readonly name = 'ChargeRejectedError';
 }
 
@@ -45,7 +47,10 @@ export class PayoutGateway {
       });
       return { status: response.status, text: await response.text() };
     } catch (cause) {
-      throw new GatewayUnreachableError('The gateway did not answer.', { cause });
+      throw new GatewayUnreachableError(
+        'The gateway did not answer: whether the money has moved is unknown. Ask again, with the same idempotency key.',
+        { cause },
+      );
     }
   }
 }
