@@ -88,10 +88,13 @@ export {
   type IdempotencyStore,
   type IdempotentCall,
   type IdempotentWork,
+  type IsolationLevel,
+  type OwnedClaim,
   type PurgeOptions,
   type RecordClaim,
   type RecordEnding,
   type RecordRenewal,
+  type RecordTransactions,
   type RecordView,
   type ResultClass,
   type ResultClasses,
@@ -99,6 +102,7 @@ export {
   type RunOnceOptions,
   type StoredRecord,
   type StoredResult,
+  type TransactionalOptions,
 } from './idempotency/index.js';
 export {
   AcceptFencingToken,

@@ -123,7 +123,8 @@ function withDefaults(given: IdempotencyDefaults, last: Required<IdempotencyDefa
   return {
     leaseMs: given.leaseMs === undefined ? leaseMs : given.leaseMs,
     retentionMs: given.retentionMs === undefined ? retentionMs : given.retentionMs,
-    unknownRetentionMs: given.unknownRetentionMs === undefined ? unknownRetentionMs : given.unknownRetentionMs,
+    unknownRetentionMs:
+      given.unknownRetentionMs === undefined ? unknownRetentionMs : given.unknownRetentionMs,
     waitMs: given.waitMs === undefined ? waitMs : given.waitMs,
     maxAttempts: given.maxAttempts === undefined ? maxAttempts : given.maxAttempts,
     maxResultBytes: given.maxResultBytes === undefined ? maxResultBytes : given.maxResultBytes,

@@ -35,12 +35,7 @@ export type { PurgeOptions } from './purging.js';
 export type { IdempotentCall } from './record-identity.js';
 export { toTypedJson } from './typed-json.js';
 export { ABSENT, nextRecordState, sameRequest, type RecordState, type RecordStep } from './record-state.js';
-export type {
-  IsolationLevel,
-  OwnedClaim,
-  RecordTransactions,
-  TransactionalOptions,
-} from './record-transactions.js';
+export type { IsolationLevel, TransactionalOptions } from './transactional-options.js';
 export type { RecordView } from './record-view.js';
 export type { ResultEncryption } from './stored-result.js';
 export type { ResultClass, ResultClasses } from './result-classes.js';
