@@ -105,7 +105,7 @@ export class AttemptRun<T> {
 
   async #complete(value: T): Promise<T> {
     const answer = await this.record.settle(await this.#endings.done(value));
-    if (answer === 'refused') return this.#adopt({ value });
+    if (answer === 'refused') return this.#adopt(() => this.record.lossOf({ value }));
     // Unanswered: the effect is there, and an error would say that it is not.
     return answer === 'settled' ? this.#tellCompleted(value) : value;
   }
@@ -120,8 +120,9 @@ export class AttemptRun<T> {
     const ending = await this.#endings.after(error, this.#begun);
     const answer = await this.#leaveFailed(ending, error);
     // Also after a COMMIT without an answer: then the record is done, and its owner's own answer is in it.
-    if (answer === 'refused' && this.#begun) return this.#adopt({ cause: error });
-    if (answer === 'unanswered' && this.#handedIn) throw commitInDoubt(this.context, error);
+    if (answer === 'refused' && this.#begun) return this.#adopt(() => this.record.lossOf({ cause: error }));
+    if (answer === 'unanswered' && this.#handedIn)
+      return this.#adopt(() => commitInDoubt(this.context, error));
     throw error;
   }
 
@@ -133,14 +134,13 @@ export class AttemptRun<T> {
     return answer;
   }
 
-  /** Somebody took over. If they are done, theirs is the answer: all callers of one key get the same one. */
-  async #adopt(mine: { readonly value?: unknown; readonly cause?: unknown }): Promise<T> {
+  /** If the record is done, what it says is the answer, whoever did it: all callers of one key get the same one. */
+  async #adopt(otherwise: () => Error): Promise<T> {
     const { store, clock, leaseMs, identity } = this.context;
     const timeoutMs = commandTimeoutMs(leaseMs);
     const read = withinTime(clock, timeoutMs, () => store.read(identity.id, timeoutMs));
     const record = await read.catch(() => null); // then the answer is not known here
-    if (!record?.result || !sameRequest(record.fingerprint, this.options.fingerprint))
-      throw this.record.lossOf(mine);
+    if (!record?.result || !sameRequest(record.fingerprint, this.options.fingerprint)) throw otherwise();
     return this.replay(record.result);
   }
 }
