@@ -1,20 +1,25 @@
 // Rates are measured side by side in one process and told as ratios: absolute figures depend on the machine of the day.
 
-/** Calls `once` one after the other for `forMs`; calls per second. */
-async function rateOf(once, forMs) {
-  const endsAtMs = performance.now() + forMs;
+/** Keeps `inFlight` calls of `once` going for `forMs`; calls per second. */
+async function rateOf(once, forMs, inFlight) {
   const startedAtMs = performance.now();
+  const endsAtMs = startedAtMs + forMs;
   let calls = 0;
-  for (; performance.now() < endsAtMs; calls += 1) await once();
+  const keepCalling = async () => {
+    for (; performance.now() < endsAtMs; calls += 1) await once();
+  };
+  await Promise.all(Array.from({ length: inFlight }, keepCalling));
   return (calls * 1_000) / (performance.now() - startedAtMs);
 }
 
 /** The median rate of each contender over interleaved rounds, so that a slow moment hits all of them alike. */
-export async function compare(contenders, { rounds = 10, roundMs = 300 } = {}) {
+export async function compare(contenders, { rounds = 10, roundMs = 300, inFlight = 1 } = {}) {
   const rates = new Map(Object.keys(contenders).map((name) => [name, []]));
-  for (const once of Object.values(contenders)) await rateOf(once, roundMs); // warm-up
+  for (const once of Object.values(contenders)) await rateOf(once, roundMs, inFlight); // warm-up
   for (let round = 0; round < rounds; round += 1) {
-    for (const [name, once] of Object.entries(contenders)) rates.get(name).push(await rateOf(once, roundMs));
+    for (const [name, once] of Object.entries(contenders)) {
+      rates.get(name).push(await rateOf(once, roundMs, inFlight));
+    }
   }
   return Object.fromEntries([...rates].map(([name, list]) => [name, median(list)]));
 }

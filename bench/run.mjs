@@ -1,5 +1,5 @@
-// npm run bench [-- memory | redis | guards]
-const all = ['memory', 'redis', 'guards'];
+// npm run bench [-- memory | redis | guards | idempotency]
+const all = ['memory', 'redis', 'guards', 'idempotency'];
 const chosen = process.argv.slice(2);
 const unknown = chosen.find((name) => !all.includes(name));
 if (unknown) {

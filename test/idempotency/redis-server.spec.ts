@@ -42,6 +42,50 @@ describeWithServers(['redis'], 'the idempotency store on its Redis server', () =
     expect(failed).toEqual(['evalsha', 'evalsha']);
   });
 
+  it('sends claims that come together in one command, and answers each of them', async () => {
+    const calls = new IdempotencyService({ store });
+    await calls.runOnce('k0', {}, () => 'stored');
+    const keys = Array.from({ length: 130 }, (_, nr) => `k${nr % 100}`);
+    const together = (): Promise<string[]> =>
+      Promise.all(keys.map((key) => calls.runOnce(key, { waitMs: 0 }, () => `${key} ran`).catch(codeOf)));
+    const expected = keys.map((key, i) => (i === 0 ? 'stored' : `${key} ran`));
+    const answers: string[] = [];
+    const sent = await commandsDuring(async () => void answers.push(...(await together())));
+    expect(answers.slice(0, 100)).toEqual(expected.slice(0, 100));
+    expect(answers.slice(100)).toEqual(['stored', ...Array<string>(29).fill('IDEMPOTENCY_IN_PROGRESS')]);
+    expect(sent).toHaveLength(3 + 99); // the completions come one by one
+    expect(await commandsDuring(together)).toHaveLength(3);
+  });
+
+  it('gives an answer to every claim beside one whose key holds something else', async () => {
+    const claims = [claimOn(newId()), claimOn(newId()), claimOn(newId())] as const;
+    await raw.set(`idempotency:${claims[1].id}`, 'text');
+    const answers = await Promise.allSettled(claims.map((claim) => store.claim(claim, PATIENCE_MS)));
+    expect(answers.map(({ status }) => status)).toEqual(['fulfilled', 'rejected', 'fulfilled']);
+    await store.renew(claims[0], PATIENCE_MS).then((answer) => expect(answer).toBe('renewed'));
+  });
+
+  it('asks about each key by itself where a command may be about one only, as in a cluster', async () => {
+    const asked: number[] = [];
+    const ask = (digest: string, keys: number, ...more: string[]): Promise<unknown> => {
+      asked.push(keys);
+      if (keys === 1) return raw.evalsha(digest, keys, ...more);
+      return Promise.reject(new Error("CROSSSLOT Keys in request don't hash to the same slot"));
+    };
+    const client: RedisClient = {
+      evalsha: ask,
+      eval: (text, keys, ...more) => raw.eval(text, keys, ...more),
+      info: () => raw.info(),
+    };
+    const calls = new IdempotencyService({ store: redisIdempotencyStore({ client }) });
+    await calls.runOnce('warm', {}, () => 1);
+    const runs = (): Promise<number[]> =>
+      Promise.all(['a', 'b', 'c'].map((key, i) => calls.runOnce(key, {}, () => i)));
+    expect(await runs()).toEqual([0, 1, 2]);
+    expect(await runs()).toEqual([0, 1, 2]);
+    expect(asked.filter((keys) => keys > 1)).toEqual([3]);
+  });
+
   it('never writes a key without an end, and keeps one hash for each record', async () => {
     const [answered, failed, running] = [claimOn(newId()), claimOn(newId()), claimOn(newId())];
     for (const claim of [answered, failed, running]) await take(store, claim);
@@ -93,6 +137,10 @@ describeWithServers(['redis'], 'the idempotency store on its Redis server', () =
     await raw.config('SET', 'maxmemory-policy', 'noeviction');
     await store.open?.();
   });
+
+  function codeOf(error: { readonly code: string }): string {
+    return error.code;
+  }
 
   async function commandsDuring(work: () => Promise<unknown>): Promise<string[]> {
     const monitor = await raw.monitor();

@@ -90,6 +90,10 @@ export function withinTime<T>(
 }
 
 /** A driver may throw before it returns a promise; that is a rejection like any other. */
-async function begin<T>(command: () => Promise<T>): Promise<T> {
-  return command();
+function begin<T>(command: () => Promise<T>): Promise<T> {
+  try {
+    return Promise.resolve(command());
+  } catch (error) {
+    return Promise.reject(error as Error);
+  }
 }

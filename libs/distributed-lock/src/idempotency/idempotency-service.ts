@@ -93,7 +93,12 @@ export class IdempotencyService {
     this.#refuseWhenClosing(context);
     if (runsInside(context.identity.id)) throw reentrant(context);
     this.#requireOutside(context, resolved);
-    return this.#running.during(() => this.#run(context, resolved, work));
+    this.#running.begun();
+    try {
+      return await this.#run(context, resolved, work);
+    } finally {
+      this.#running.ended();
+    }
   }
 
   /**

@@ -12,14 +12,14 @@ export class Running {
     return this.#closing;
   }
 
-  async during<T>(work: () => Promise<T>): Promise<T> {
+  /** Each is to be followed by {@link ended}. */
+  begun(): void {
     this.#count += 1;
-    try {
-      return await work();
-    } finally {
-      this.#count -= 1;
-      this.#tellIfIdle();
-    }
+  }
+
+  ended(): void {
+    this.#count -= 1;
+    this.#tellIfIdle();
   }
 
   async close(graceMs: number): Promise<void> {

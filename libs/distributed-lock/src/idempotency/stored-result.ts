@@ -46,22 +46,14 @@ export async function keepResult(
 /** @throws whatever keeps the result from being read: another version, another key, a class that is not registered */
 export async function readResult(
   recordId: string,
-  stored: StoredResult,
-  rules: ResultRules,
-): Promise<unknown> {
-  return fromTypedJson(await readText(recordId, stored, rules), rules.classes);
-}
-
-async function readText(
-  recordId: string,
   { codec, body }: StoredResult,
-  rules: ResultRules,
-): Promise<string> {
-  if (codec === PLAIN) return body;
+  { classes, encryption }: ResultRules,
+): Promise<unknown> {
+  if (codec === PLAIN) return fromTypedJson(body, classes);
   if (codec !== ENCRYPTED)
     throw new TypeError(`it was written as "${codec}", which this version cannot read`);
-  if (!rules.encryption) throw new TypeError('it is encrypted, and no encryption is configured here');
-  return rules.encryption.decrypt(body, recordId);
+  if (!encryption) throw new TypeError('it is encrypted, and no encryption is configured here');
+  return fromTypedJson(await encryption.decrypt(body, recordId), classes);
 }
 
 function requireSize(body: string, maxBytes: number): void {

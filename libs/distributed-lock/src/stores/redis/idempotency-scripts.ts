@@ -4,8 +4,9 @@ import { script } from './redis-scripts.js';
  * A record is one hash, KEYS[1], that lives as long as the record; its lease is a field, since a record that vanished with
  * its lease would have forgotten that somebody had begun.
  *
- * `state` is running, done, abandoned or absent: the last keeps the count of failed attempts. Answers are made of words and
- * decimal strings, for the reasons given with the scripts of the lock.
+ * `state` is running, done, abandoned or absent: the last keeps the count of failed attempts. A record has `answer` if and
+ * only if it is done: outcome, codec and body, with a space between. Answers of scripts are made of words and decimal
+ * strings, for the reasons given with the scripts of the lock.
  */
 const PRELUDE = `
   local time = redis.call('TIME')
@@ -14,42 +15,74 @@ const PRELUDE = `
   local function text(number) return string.format('%.0f', number) end
 `;
 
-/** ARGV: owner, fingerprint, lease in ms, keep in ms, whether to take over (1 or 0), most attempts, label. */
-export const CLAIM = script(`${PRELUDE}
-  local fields = { 'state', 'owner', 'fence', 'attempt', 'fingerprint', 'leaseEndsMs', 'takenOver' }
-  local found = redis.call('HMGET', KEYS[1], unpack(fields))
-  local state, owner, attempt = found[1], found[2], tonumber(found[4] or '0')
-  local fence = math.max(tonumber(found[3] or '0') + 1, nowUs)
-  local leaseEndsMs, keepMs = text(nowMs + ARGV[3]), text(ARGV[3] + ARGV[4])
-  local takenOver = '0'
+/**
+ * KEYS: one record for each claim. ARGV: for each its fingerprint, and its terms: owner, lease in ms, keep in ms, whether to
+ * take over (1 or 0), most attempts and label, with a space between.
+ *
+ * One answer for each: of a record that is done its answer, so that a replay costs the server a single look; else a list.
+ * A key that holds something else keeps nobody from an answer.
+ */
+export const CLAIM = script(`
+  local nowUs
 
-  if not state and redis.call('EXISTS', KEYS[1]) == 1 then return { 'foreign' } end
-  if state == 'running' and owner == ARGV[1] then
-    redis.call('HSET', KEYS[1], 'leaseEndsMs', leaseEndsMs)
-    redis.call('PEXPIRE', KEYS[1], keepMs)
-    return { 'claimed', found[3], found[4], found[7] }
+  local function differs(one, other)
+    return one ~= other and string.sub(one, 1, 2) == string.sub(other, 1, 2)
   end
-  if state and state ~= 'absent' then
-    if found[5] ~= ARGV[2] and string.sub(found[5], 1, 2) == string.sub(ARGV[2], 1, 2) then return { 'mismatch' } end
-    if state == 'done' then
-      local result = redis.call('HMGET', KEYS[1], 'outcome', 'codec', 'body')
-      return { 'done', result[1], result[2], result[3] }
+
+  local function claim(key, fingerprint, terms)
+    local function text(number) return string.format('%.0f', number) end
+    local fields = { 'state', 'owner', 'fence', 'attempt', 'fingerprint', 'leaseEndsMs', 'takenOver' }
+    if not nowUs then
+      local time = redis.call('TIME')
+      nowUs = time[1] * 1000000 + time[2]
     end
-    if state == 'abandoned' then return { 'abandoned' } end
-    local remainingMs = found[6] - nowMs
-    if remainingMs > 0 then return { 'running', text(remainingMs) } end
-    if ARGV[5] == '0' or attempt >= tonumber(ARGV[6]) then
-      redis.call('HSET', KEYS[1], 'state', 'abandoned')
-      redis.call('HDEL', KEYS[1], 'owner', 'leaseEndsMs')
-      redis.call('PEXPIRE', KEYS[1], keepMs)
-      return { 'abandoned' }
+    local nowMs = math.floor(nowUs / 1000)
+    local owner, lease, keep, takeOver, most, label = string.match(terms, '^(%S+) (%S+) (%S+) (%S+) (%S+) (.*)$')
+    local found = redis.call('HMGET', key, unpack(fields))
+    local state, attempt = found[1], tonumber(found[4] or '0')
+    local fence = math.max(tonumber(found[3] or '0') + 1, nowUs)
+    local leaseEndsMs, keepMs = text(nowMs + lease), text(lease + keep)
+    local takenOver = '0'
+
+    if not state and redis.call('EXISTS', key) == 1 then return { 'foreign' } end
+    if state == 'running' and found[2] == owner then
+      redis.call('HSET', key, 'leaseEndsMs', leaseEndsMs)
+      redis.call('PEXPIRE', key, keepMs)
+      return { 'claimed', found[3], found[4], found[7] }
     end
-    takenOver = '1'
+    if state and state ~= 'absent' then
+      if differs(found[5], fingerprint) then return { 'mismatch' } end
+      if state == 'abandoned' then return { 'abandoned' } end
+      local remainingMs = found[6] - nowMs
+      if remainingMs > 0 then return { 'running', text(remainingMs) } end
+      if takeOver == '0' or attempt >= tonumber(most) then
+        redis.call('HSET', key, 'state', 'abandoned')
+        redis.call('HDEL', key, 'owner', 'leaseEndsMs')
+        redis.call('PEXPIRE', key, keepMs)
+        return { 'abandoned' }
+      end
+      takenOver = '1'
+    end
+    redis.call('HSET', key, 'state', 'running', 'owner', owner, 'fence', text(fence), 'attempt', attempt + 1,
+      'fingerprint', fingerprint, 'leaseEndsMs', leaseEndsMs, 'takenOver', takenOver, 'label', label)
+    redis.call('PEXPIRE', key, keepMs)
+    return { 'claimed', text(fence), text(attempt + 1), takenOver }
   end
-  redis.call('HSET', KEYS[1], 'state', 'running', 'owner', ARGV[1], 'fence', text(fence), 'attempt', attempt + 1,
-    'fingerprint', ARGV[2], 'leaseEndsMs', leaseEndsMs, 'takenOver', takenOver, 'label', ARGV[7])
-  redis.call('PEXPIRE', KEYS[1], keepMs)
-  return { 'claimed', text(fence), text(attempt + 1), takenOver }
+
+  local answers = {}
+  for i, key in ipairs(KEYS) do
+    local found = redis.pcall('HMGET', key, 'answer', 'fingerprint')
+    if found.err then
+      answers[i] = { 'foreign', found.err }
+    elseif not found[1] then
+      answers[i] = claim(key, ARGV[2 * i - 1], ARGV[2 * i])
+    elseif differs(found[2], ARGV[2 * i - 1]) then
+      answers[i] = { 'mismatch' }
+    else
+      answers[i] = found[1]
+    end
+  end
+  return answers
 `);
 
 /** ARGV: owner, lease in ms, keep in ms. Answers `renewed` or `lost`. */
@@ -61,7 +94,7 @@ export const RENEW = script(`${PRELUDE}
   return 'renewed'
 `);
 
-/** ARGV: owner, ending, attempts not to count (1 or 0), keep in ms, outcome, codec, body. Answers `settled` or `refused`. */
+/** ARGV: owner, ending, attempts not to count (1 or 0), keep in ms, answer. Answers `settled` or `refused`. */
 export const SETTLE = script(`${PRELUDE}
   local found = redis.call('HMGET', KEYS[1], 'state', 'owner', 'attempt')
   if found[2] ~= ARGV[1] then return 'refused' end
@@ -69,7 +102,7 @@ export const SETTLE = script(`${PRELUDE}
   if found[1] ~= 'running' then return 'refused' end
   local attempt = found[3] - ARGV[3]
   if ARGV[2] == 'done' then
-    redis.call('HSET', KEYS[1], 'state', 'done', 'outcome', ARGV[5], 'codec', ARGV[6], 'body', ARGV[7])
+    redis.call('HSET', KEYS[1], 'state', 'done', 'answer', ARGV[5])
     redis.call('HDEL', KEYS[1], 'leaseEndsMs')
   elseif ARGV[2] == 'abandoned' then
     redis.call('HSET', KEYS[1], 'state', 'abandoned')
@@ -89,12 +122,12 @@ export const SETTLE = script(`${PRELUDE}
   return 'settled'
 `);
 
-/** ARGV: keep in ms, outcome, codec, body. Answers `resolved` or `refused`. */
+/** ARGV: keep in ms, answer. Answers `resolved` or `refused`. */
 export const RESOLVE = script(`${PRELUDE}
   local found = redis.call('HMGET', KEYS[1], 'state', 'leaseEndsMs')
   local lapsed = found[1] == 'running' and tonumber(found[2]) <= nowMs
   if not lapsed and found[1] ~= 'abandoned' then return 'refused' end
-  redis.call('HSET', KEYS[1], 'state', 'done', 'outcome', ARGV[2], 'codec', ARGV[3], 'body', ARGV[4])
+  redis.call('HSET', KEYS[1], 'state', 'done', 'answer', ARGV[2])
   redis.call('HDEL', KEYS[1], 'owner', 'leaseEndsMs')
   redis.call('PEXPIRE', KEYS[1], ARGV[1])
   return 'resolved'
@@ -109,13 +142,12 @@ export const FORGET = script(`${PRELUDE}
   return 'forgotten'
 `);
 
-/** Answers nothing, or state, attempt, fence, fingerprint, label, remaining lease in ms, remaining time in ms, and the result. */
+/** Answers nothing, or state, attempt, fence, fingerprint, label, remaining lease in ms, remaining time in ms, and the answer. */
 export const READ = script(`${PRELUDE}
-  local fields = { 'state', 'attempt', 'fence', 'fingerprint', 'label', 'leaseEndsMs', 'outcome', 'codec', 'body' }
+  local fields = { 'state', 'attempt', 'fence', 'fingerprint', 'label', 'leaseEndsMs', 'answer' }
   local found = redis.call('HMGET', KEYS[1], unpack(fields))
   if not found[1] then return {} end
   local leaseMs = text((found[6] or nowMs) - nowMs)
   local expiresInMs = text(redis.call('PTTL', KEYS[1]))
-  return { found[1], found[2], found[3], found[4] or '', found[5], leaseMs, expiresInMs,
-    found[7] or '', found[8] or '', found[9] or '' }
+  return { found[1], found[2], found[3], found[4] or '', found[5], leaseMs, expiresInMs, found[7] or '' }
 `);

@@ -10,6 +10,7 @@ import type {
   StoredResult,
 } from '../../idempotency/index.js';
 import { checkServer } from './boot-check.js';
+import { ClaimBatches } from './claim-batches.js';
 import { CLAIM, FORGET, READ, RENEW, RESOLVE, SETTLE } from './idempotency-scripts.js';
 import { messageOf, type RedisLink } from './redis-client.js';
 import type { RedisScript } from './redis-scripts.js';
@@ -39,6 +40,7 @@ class RedisIdempotencyStore implements IdempotencyStore {
   readonly kind = 'redis';
   readonly minLeaseMs = MIN_LEASE_MS;
   readonly #scripts: ScriptRunner;
+  readonly #claims: ClaimBatches;
 
   constructor(
     private readonly link: RedisLink,
@@ -46,6 +48,9 @@ class RedisIdempotencyStore implements IdempotencyStore {
     private readonly allowEviction: boolean,
   ) {
     this.#scripts = new ScriptRunner(link);
+    this.#claims = new ClaimBatches((keys, args, timeoutMs) =>
+      this.#scripts.run(CLAIM, keys, args, timeoutMs),
+    );
   }
 
   open(): Promise<void> {
@@ -53,19 +58,11 @@ class RedisIdempotencyStore implements IdempotencyStore {
   }
 
   async claim(claim: RecordClaim, timeoutMs: number): Promise<ClaimAnswer> {
-    const { id, ownerId, fingerprint, leaseMs, keepMs, takeOver, maxAttempts, label } = claim;
-    const args = [
-      ownerId,
-      fingerprint,
-      wholeMs(leaseMs),
-      wholeMs(keepMs),
-      flag(takeOver),
-      String(maxAttempts),
-      label,
-    ];
-    const reply = await this.#run(CLAIM, id, args, timeoutMs);
+    const key = this.#key(claim.id);
+    const reply = await this.#claims.ask(key, [claim.fingerprint, termsOf(claim)], timeoutMs);
+    if (typeof reply === 'string') return { kind: 'done', result: resultOf(reply) };
     const [word, ...details] = Array.isArray(reply) ? (reply as string[]) : [];
-    return answerOf(word, details) ?? unusable(this.#key(id), `the answer was ${inspect(reply)}`);
+    return answerOf(word, details) ?? unusable(key, strangeness(reply));
   }
 
   async renew(
@@ -84,7 +81,7 @@ class RedisIdempotencyStore implements IdempotencyStore {
   ): Promise<'settled' | 'refused'> {
     const uncounted = flag('countsAttempt' in ending && !ending.countsAttempt);
     const keepMs = 'keepMs' in ending ? wholeMs(ending.keepMs) : '0';
-    const result = ending.kind === 'done' ? fieldsOf(ending.result) : [];
+    const result = ending.kind === 'done' ? [answerText(ending.result)] : [];
     const reply = await this.#run(
       SETTLE,
       id,
@@ -100,14 +97,14 @@ class RedisIdempotencyStore implements IdempotencyStore {
     keepMs: number,
     timeoutMs: number,
   ): Promise<'resolved' | 'refused'> {
-    const reply = await this.#run(RESOLVE, id, [wholeMs(keepMs), ...fieldsOf(result)], timeoutMs);
+    const reply = await this.#run(RESOLVE, id, [wholeMs(keepMs), answerText(result)], timeoutMs);
     return reply === 'resolved' ? 'resolved' : 'refused';
   }
 
   async forget(id: string, timeoutMs: number): Promise<'forgotten' | 'running' | 'absent'> {
     const reply = await this.#run(FORGET, id, [], timeoutMs);
     if (reply === 'forgotten' || reply === 'running' || reply === 'absent') return reply;
-    return unusable(this.#key(id), `the answer was ${inspect(reply)}`);
+    return unusable(this.#key(id), strangeness(reply));
   }
 
   async read(id: string, timeoutMs: number): Promise<StoredRecord | null> {
@@ -126,7 +123,7 @@ class RedisIdempotencyStore implements IdempotencyStore {
 
   async #run(script: RedisScript, id: string, args: readonly string[], timeoutMs: number): Promise<unknown> {
     try {
-      return await this.#scripts.run(script, this.#key(id), args, timeoutMs);
+      return await this.#scripts.run(script, [this.#key(id)], args, timeoutMs);
     } catch (error) {
       if (!messageOf(error).includes('WRONGTYPE')) throw error;
       return unusable(this.#key(id), 'it holds a value of another type', error);
@@ -145,8 +142,6 @@ function answerOf(word: string | undefined, details: readonly string[]): ClaimAn
       return { kind: 'claimed', fence: Number(first), attempt: Number(second), takenOver: third === '1' };
     case 'running':
       return { kind: 'running', retryAfterMs: Number(first) };
-    case 'done':
-      return { kind: 'done', result: resultOf(details) };
     case 'abandoned':
     case 'mismatch':
       return { kind: word };
@@ -156,7 +151,7 @@ function answerOf(word: string | undefined, details: readonly string[]): ClaimAn
 }
 
 function recordOf(reply: readonly string[]): StoredRecord {
-  const [word = '', attempt, fence, fingerprint = '', label = '', leaseMs, expiresInMs, ...result] = reply;
+  const [word = '', attempt, fence, fingerprint = '', label = '', leaseMs, expiresInMs, answer = ''] = reply;
   const state = word === 'running' && Number(leaseMs) <= 0 ? 'lapsed' : (word as StoredRecord['state']);
   return {
     state,
@@ -166,16 +161,33 @@ function recordOf(reply: readonly string[]): StoredRecord {
     label,
     leaseRemainingMs: state === 'running' ? Number(leaseMs) : null,
     expiresInMs: Number(expiresInMs),
-    result: state === 'done' ? resultOf(result) : null,
+    result: state === 'done' ? resultOf(answer) : null,
   };
 }
 
-function resultOf([outcome = '', codec = '', body = '']: readonly string[]): StoredResult {
-  return { outcome: outcome as StoredResult['outcome'], codec, body };
+/** Outcome and codec are words of ours, without spaces. */
+function answerText({ outcome, codec, body }: StoredResult): string {
+  return `${outcome} ${codec} ${body}`;
 }
 
-function fieldsOf({ outcome, codec, body }: StoredResult): string[] {
-  return [outcome, codec, body];
+function resultOf(answer: string): StoredResult {
+  const afterOutcome = answer.indexOf(' ');
+  const afterCodec = answer.indexOf(' ', afterOutcome + 1);
+  return {
+    outcome: answer.slice(0, afterOutcome) as StoredResult['outcome'],
+    codec: answer.slice(afterOutcome + 1, afterCodec),
+    body: answer.slice(afterCodec + 1),
+  };
+}
+
+function termsOf({ ownerId, leaseMs, keepMs, takeOver, maxAttempts, label }: RecordClaim): string {
+  return `${ownerId} ${wholeMs(leaseMs)} ${wholeMs(keepMs)} ${flag(takeOver)} ${maxAttempts} ${label}`;
+}
+
+function strangeness(reply: unknown): string {
+  const [word, error] = Array.isArray(reply) ? (reply as string[]) : [];
+  if (word !== 'foreign') return `the answer was ${inspect(reply)}`;
+  return error ?? 'it holds a hash that was not written as one';
 }
 
 function flag(value: boolean): string {

@@ -8,19 +8,26 @@ export class ScriptRunner {
 
   constructor(private readonly link: RedisLink) {}
 
-  run(script: RedisScript, key: string, args: readonly string[], timeoutMs: number): Promise<unknown> {
-    return this.link.send(timeoutMs, (client) => this.#evaluate(client, script, [key, ...args]));
+  run(
+    script: RedisScript,
+    keys: readonly string[],
+    args: readonly string[],
+    timeoutMs: number,
+  ): Promise<unknown> {
+    return this.link.send(timeoutMs, (client) =>
+      this.#evaluate(client, script, keys.length, [...keys, ...args]),
+    );
   }
 
-  async #evaluate(client: RedisClient, script: RedisScript, input: string[]): Promise<unknown> {
+  async #evaluate(client: RedisClient, script: RedisScript, keys: number, input: string[]): Promise<unknown> {
     if (this.#loaded.has(script)) {
       try {
-        return await client.evalsha(script.sha1, 1, ...input);
+        return await client.evalsha(script.sha1, keys, ...input);
       } catch (error) {
         if (!messageOf(error).startsWith('NOSCRIPT')) throw error;
       }
     }
-    const reply = await client.eval(script.text, 1, ...input);
+    const reply = await client.eval(script.text, keys, ...input);
     this.#loaded.add(script);
     return reply;
   }

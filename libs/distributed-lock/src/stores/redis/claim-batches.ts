@@ -1,0 +1,65 @@
+import { messageOf } from './redis-client.js';
+
+interface Asked {
+  readonly key: string;
+  readonly args: readonly string[];
+  readonly timeoutMs: number;
+  readonly resolve: (reply: unknown) => void;
+  readonly reject: (error: unknown) => void;
+}
+
+/** Sends one command about several keys; its reply has one answer for each. */
+export type AskTogether = (
+  keys: readonly string[],
+  args: readonly string[],
+  timeoutMs: number,
+) => Promise<unknown>;
+
+/** Larger commands would keep the other clients of a server waiting. */
+const MOST_TOGETHER = 64;
+
+/**
+ * Questions that come in one turn of the event loop travel as one command: with many calls in flight, most of what a
+ * question costs is its own packet and its own script.
+ */
+export class ClaimBatches {
+  #asked: Asked[] = [];
+  #mostTogether = MOST_TOGETHER;
+
+  constructor(private readonly send: AskTogether) {}
+
+  ask(key: string, args: readonly string[], timeoutMs: number): Promise<unknown> {
+    return new Promise((resolve, reject) => {
+      this.#asked.push({ key, args, timeoutMs, resolve, reject });
+      // After all promises of this turn, each of which may still ask something.
+      if (this.#asked.length === 1) process.nextTick(() => this.#flush());
+    });
+  }
+
+  #flush(): void {
+    const asked = this.#asked;
+    this.#asked = [];
+    for (let i = 0; i < asked.length; i += this.#mostTogether)
+      void this.#ask(asked.slice(i, i + this.#mostTogether));
+  }
+
+  async #ask(asked: readonly Asked[]): Promise<void> {
+    try {
+      const keys = asked.map(({ key }) => key);
+      const args = asked.flatMap((one) => one.args);
+      const replies = await this.send(keys, args, Math.max(...asked.map(({ timeoutMs }) => timeoutMs)));
+      if (!Array.isArray(replies) || replies.length !== asked.length)
+        throw new TypeError(`Redis did not answer each of ${asked.length} questions.`);
+      asked.forEach(({ resolve }, i) => resolve(replies[i]));
+    } catch (error) {
+      if (asked.length > 1 && messageOf(error).startsWith('CROSSSLOT')) return this.#askEach(asked);
+      for (const { reject } of asked) reject(error);
+    }
+  }
+
+  /** In a cluster a command is about one key. Nothing was carried out. */
+  async #askEach(asked: readonly Asked[]): Promise<void> {
+    this.#mostTogether = 1;
+    await Promise.all(asked.map((one) => this.#ask([one])));
+  }
+}
