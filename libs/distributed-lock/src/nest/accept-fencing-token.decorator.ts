@@ -8,6 +8,7 @@ import {
   type AcceptingSite,
   type TokenSource,
 } from './accepting-site.js';
+import { enteringBody, sitesBelow } from './idempotent/index.js';
 import { noteSite } from './locked-site.js';
 import type { Fits, Method } from './locked-typing.js';
 import type { KeySource } from './method-key.js';
@@ -50,7 +51,8 @@ export function AcceptFencingToken<K extends KeySource, From extends TokenSource
 ): AcceptingDecorator<K, From> {
   return (target, name, descriptor) => {
     const method = methodBelow('@AcceptFencingToken', target, name, descriptor);
-    const site = acceptingSite({ owner: target, name, method }, key, options);
+    const below = sitesBelow(target, name);
+    const site = enteringBody(acceptingSite({ owner: target, name, method }, key, options), below);
     const wrapper = inPlaceOf(method, (self, args) => begin(site, new AcceptingCall(site, self, args)));
     (descriptor as PropertyDescriptor).value = wrapper;
     letArrive(site);

@@ -1,11 +1,11 @@
 import type { Observable } from 'rxjs';
 
-import { enterBody, onceOnly, sitesBelow } from './idempotent/index.js';
+import { enteringBody, onceOnly, sitesBelow } from './idempotent/index.js';
 import { LockedCall, lockedPromise } from './locked-call.js';
 import { lockedIterable } from './locked-iterable.js';
 import { lockedObservable } from './locked-observable.js';
 import type { LockedOptions, OnBusy } from './locked-options.js';
-import { lockedSite, noteSite, type LockedSite, type MethodSite } from './locked-site.js';
+import { lockedSite, noteSite } from './locked-site.js';
 import type { Fits, Method } from './locked-typing.js';
 import type { KeySource } from './method-key.js';
 import { isStaticOwner } from './method-source.js';
@@ -52,16 +52,6 @@ export function Locked<K extends KeySource, Busy extends OnBusy>(
     noteSite({ site, wrapper });
     if (!isStaticOwner(target)) injectLocks(target);
   };
-}
-
-/** With `@Idempotent` on it, the body counts as begun where the innermost of our decorators calls the method. */
-function enteringBody(site: LockedSite, below: readonly MethodSite[]): LockedSite {
-  if (below.length > 0) return site;
-  const { method } = site;
-  const entering = function (this: unknown, ...args: never[]): unknown {
-    return enterBody(site, () => method.apply(this, args));
-  };
-  return { ...site, method: entering };
 }
 
 function begin(call: LockedCall): Promise<unknown> | Observable<unknown> | AsyncGenerator<unknown> {

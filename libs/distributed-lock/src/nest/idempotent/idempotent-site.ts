@@ -49,11 +49,11 @@ export function idempotentSite(
   };
 }
 
-/** The sites of a method that take part in one passage, innermost first. */
+/** What our decorators have put on a method so far, innermost first. */
 export function sitesBelow(owner: object, name: string | symbol): readonly MethodSite[] {
   return sitesOf(owner)
     .map(({ site }) => site)
-    .filter((site) => site.name === name && site.decorator !== '@AcceptFencingToken');
+    .filter((site) => site.name === name);
 }
 
 /** Set by `@Get`, `@Post` and so on. */

@@ -3,4 +3,4 @@ export { checkCallerIsKnown, checkIdempotent } from './idempotent-check.js';
 export type { CallerOfRequest, IdempotencyModuleOptions, IdempotentOptions } from './idempotent-options.js';
 export { isIdempotent, sitesBelow } from './idempotent-site.js';
 export { Idempotent, onceOnly, type IdempotentDecorator } from './idempotent.decorator.js';
-export { enterBody } from './passage.js';
+export { enteringBody } from './passage.js';

@@ -1,5 +1,7 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 
+import type { MethodSite } from '../locked-site.js';
+
 /** A method by its place. */
 interface MethodName {
   readonly owner: object;
@@ -35,6 +37,16 @@ export function enterBody(method: MethodName, invoke: Invoke): unknown {
   if (!passage) return invoke();
   passage.entered = true;
   return passage.enter(invoke);
+}
+
+/** For the decorator of a method that has no other one of ours below it: where it calls the method, the body begins. */
+export function enteringBody<S extends MethodSite>(site: S, below: readonly MethodSite[]): S {
+  if (below.length > 0) return site;
+  const { method } = site;
+  const entering = function (this: unknown, ...args: never[]): unknown {
+    return enterBody(site, () => method.apply(this, args));
+  };
+  return { ...site, method: entering };
 }
 
 function passageOf({ owner, name }: MethodName): Passage | undefined {
