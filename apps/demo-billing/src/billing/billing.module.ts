@@ -14,6 +14,8 @@ import { Invoice } from './invoice.entity.js';
 export interface BillingOptions {
   readonly storage: StorageSettings;
   readonly gatewayAddress: string;
+  /** Of locks and records: how long others wait for a process that has died. The library's defaults are 15 and 30 seconds. */
+  readonly leaseMs: number;
 }
 
 /** What an application may add to the module. */
@@ -31,7 +33,7 @@ const CONNECT_AGAIN = { retryAttempts: 20, retryDelay: 500 };
 @Module({})
 export class BillingModule {
   static forRun(
-    { storage, gatewayAddress }: BillingOptions,
+    { storage, gatewayAddress, leaseMs }: BillingOptions,
     { instead = [], onEvent }: BillingExtras = {},
   ): DynamicModule {
     return {
@@ -41,7 +43,12 @@ export class BillingModule {
         TypeOrmModule.forFeature([Invoice]),
         DistributedLockModule.forRoot({
           store: () => lockStore(storage.locks),
-          idempotency: { store: () => recordStore(storage), onEvent },
+          defaults: { ttlMs: leaseMs, waitMs: 2 * leaseMs }, // long enough to see a dead owner's lock run out
+          idempotency: {
+            store: () => recordStore(storage),
+            defaults: { leaseMs, waitMs: 0 }, // at work elsewhere: the queue delivers again, the client asks again
+            onEvent,
+          },
           namespace: storage.namespace,
         }),
         DistributedLockTypeOrmModule.forRoot(),

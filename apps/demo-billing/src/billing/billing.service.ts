@@ -5,7 +5,6 @@ import { Repository } from 'typeorm';
 
 import { PayoutGateway } from '../gateway/payout-gateway.js';
 import { Invoice } from './invoice.entity.js';
-import { LEASE_MS, LOCK_WAIT_MS } from './lease-times.js';
 import { receiptFor, type Receipt } from './receipt.js';
 
 /** Settles invoices: charges what is due, once, and notes it. */
@@ -17,8 +16,8 @@ export class BillingService {
     private readonly lock: LockContext,
   ) {}
 
-  @Idempotent('payout:<id>', { leaseMs: LEASE_MS, waitMs: 0 }) // at work elsewhere: whoever asked asks again
-  @Locked('invoice:<id>', { ttlMs: LEASE_MS, waitMs: LOCK_WAIT_MS })
+  @Idempotent('payout:<id>')
+  @Locked('invoice:<id>')
   async settle(id: string): Promise<Receipt> {
     const invoice = await this.invoices.findOneByOrFail({ id });
     if (invoice.status === 'SETTLED') return receiptFor(invoice); // an attempt died after it had saved

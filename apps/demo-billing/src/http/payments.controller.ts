@@ -16,7 +16,7 @@ export class PaymentsController {
    * this invoice?". So a second key for the same invoice gets the receipt, and no second charge.
    */
   @Post(':id/pay')
-  @Idempotent({ scope: ({ tenant }: TenantRequest) => tenant, leaseMs: 5_000 }) // two tenants may choose the same key
+  @Idempotent({ scope: ({ tenant }: TenantRequest) => tenant }) // two tenants may choose the same key
   async pay(@Param('id') id: string): Promise<Receipt> {
     return this.billing.settle(id);
   }

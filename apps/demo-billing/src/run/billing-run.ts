@@ -1,7 +1,6 @@
 import { join } from 'node:path';
 
 import { drawUpAccount, type Account } from '../account/account.js';
-import { LEASE_MS } from '../billing/lease-times.js';
 import type { DemoOptions } from '../command-line/demo-options.js';
 import { planFaults, type FaultPlan } from '../faults/fault-plan.js';
 import type { InvoiceLine } from '../invoices/invoice-line.js';
@@ -19,6 +18,8 @@ import { WorkerDeaths } from './worker-deaths.js';
 import { WorkerPool } from './worker-pool.js';
 import type { WorkerProcess } from './worker-process.js';
 
+/** Short, so that a pause of three of them fits into a demonstration. */
+const LEASE_MS = 1_200;
 /** The lease of a paused worker is over long before it wakes. */
 const PAUSE_MS = 3 * LEASE_MS;
 /** A paused worker's message is delivered again when its lock is about to be free. */
@@ -57,7 +58,8 @@ export class BillingRun {
     );
     try {
       const gatewayAddress = await this.#unlessEnded(gateway.listening());
-      if (gatewayAddress) await this.#work({ storage, gatewayAddress, unsafe: this.options.unsafe });
+      const { unsafe } = this.options;
+      if (gatewayAddress) await this.#work({ storage, gatewayAddress, leaseMs: LEASE_MS, unsafe });
       if (this.#interrupted) throw new RunInterrupted('interrupted');
       return drawUpAccount({
         invoices: this.invoices,

@@ -11,6 +11,8 @@ import { invitation } from './invitation.js';
 import { ReplicaProcess } from './replica-process.js';
 
 const REPLICAS = 2;
+/** Whoever kills a replica in the middle of a payment waits this long for the answer of the other one. */
+const LEASE_MS = 5_000;
 
 export type ServeOptions = Pick<DemoOptions, 'store' | 'unsafe'> & { readonly port: number };
 
@@ -43,9 +45,8 @@ export class BillingServer {
     let replicas: readonly ReplicaProcess[] = [];
     try {
       const gatewayAddress = await this.#unlessEnded(gateway.listening());
-      replicas = this.#ports.map(
-        (port) => new ReplicaProcess({ storage, gatewayAddress, port, unsafe: this.options.unsafe }),
-      );
+      const settings = { storage, gatewayAddress, leaseMs: LEASE_MS, unsafe: this.options.unsafe };
+      replicas = this.#ports.map((port) => new ReplicaProcess({ ...settings, port }));
       const addresses = await this.#unlessEnded(Promise.all(replicas.map((each) => each.listening())));
       void Promise.all(replicas.map((each) => each.gone())).then(() => this.fail('no replica is left'));
       this.print(invitation(invoice, addresses, gatewayAddress));

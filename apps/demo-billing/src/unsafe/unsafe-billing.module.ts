@@ -3,7 +3,6 @@ import { TypeOrmModule } from '@nestjs/typeorm';
 
 import type { BillingOptions } from '../billing/billing.module.js';
 import { Invoice } from '../billing/invoice.entity.js';
-import { LEASE_MS, LOCK_WAIT_MS } from '../billing/lease-times.js';
 import { PayoutGateway } from '../gateway/payout-gateway.js';
 import { invoiceDatabase } from '../storage/data-source-options.js';
 import { lockStore } from '../storage/lock-store.js';
@@ -19,10 +18,10 @@ export interface UnsafeExtras {
 @Module({})
 export class UnsafeBillingModule {
   static forRun(
-    { storage, gatewayAddress }: BillingOptions,
+    { storage, gatewayAddress, leaseMs }: BillingOptions,
     { instead = [], onAcquired = () => undefined }: UnsafeExtras = {},
   ): DynamicModule {
-    const times = { ttlMs: LEASE_MS, waitMs: LOCK_WAIT_MS };
+    const times = { ttlMs: leaseMs, waitMs: 2 * leaseMs };
     return {
       module: UnsafeBillingModule,
       imports: [TypeOrmModule.forRoot(invoiceDatabase(storage.data)), TypeOrmModule.forFeature([Invoice])],

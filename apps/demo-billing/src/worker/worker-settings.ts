@@ -1,9 +1,7 @@
-import type { StorageSettings } from '../storage/storage-settings.js';
+import type { BillingOptions } from '../billing/billing.module.js';
 
 /** What a worker process is told at its start. */
-export interface WorkerSettings {
-  readonly storage: StorageSettings;
-  readonly gatewayAddress: string;
+export interface WorkerSettings extends BillingOptions {
   /** Settle under a bare TTL lock. */
   readonly unsafe: boolean;
 }
