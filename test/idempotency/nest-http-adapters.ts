@@ -72,6 +72,7 @@ export interface Sent {
   readonly key?: string | string[];
   readonly headers?: OutgoingHttpHeaders;
   readonly body?: unknown;
+  readonly signal?: AbortSignal;
 }
 
 /** An application that listens on a port of its own. */
@@ -101,7 +102,7 @@ export class HttpApp {
   }
 
   send(path: string, sent: Sent = {}): Promise<Answer> {
-    const { method = 'POST', key, headers = {}, body } = sent;
+    const { method = 'POST', key, headers = {}, body, signal } = sent;
     const json = body === undefined ? undefined : JSON.stringify(body);
     return exchange(
       {
@@ -110,6 +111,7 @@ export class HttpApp {
         path,
         method,
         agent: new Agent(),
+        signal,
         headers: {
           ...(json === undefined ? {} : { 'Content-Type': 'application/json' }),
           ...(key === undefined ? {} : { 'Idempotency-Key': key }),

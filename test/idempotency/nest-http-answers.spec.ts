@@ -106,6 +106,7 @@ class Answers {
       own
         .header('Link', ['</jobs>; rel="up"', `</jobs/${run}>; rel="self"`])
         .header('Content-Language', 'de')
+        .header('Content-Encoding', 'identity')
         .header('Content-Location', `/jobs/${run}`)
         .header('Content-Disposition', `attachment; filename="${run}.json"`)
         .header('Last-Modified', 'Thu, 01 Jan 1970 00:00:00 GMT')
@@ -188,6 +189,7 @@ describeOnEachAdapter('C122: the answer that is given again', { controllers: [An
       etag: '"v1"',
       link: '</jobs>; rel="up", </jobs/1>; rel="self"',
       'content-language': 'de',
+      'content-encoding': 'identity',
       'content-location': '/jobs/1',
       'content-disposition': 'attachment; filename="1.json"',
       'last-modified': 'Thu, 01 Jan 1970 00:00:00 GMT',

@@ -89,6 +89,11 @@ describeOnEachAdapter('the header Idempotency-Key', { controllers: [Payments] },
     expect(app().calls.count).toBe(0);
   });
 
+  it('is missing, too, where one method of the application calls the handler', async () => {
+    await expect(app().nest.get(Payments).pay()).rejects.toThrow(/Payments\.pay .*called without a request/);
+    expect(app().calls.count).toBe(0);
+  });
+
   it.each([
     ['a control character', 'a\u0001b'],
     ['NUL', 'a\u0000b'],

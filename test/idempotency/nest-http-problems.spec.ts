@@ -125,6 +125,20 @@ describeOnEachAdapter('a request that is not carried out', parts, (app) => {
     expect(app().calls.count).toBe(1);
   });
 
+  it('is answered like the first one, whose client went away before its answer came', async () => {
+    const client = new AbortController();
+    const open = app().calls.close();
+    const first = app().send('/invoices/1/wait', { key, signal: client.signal });
+    const gone = expect(first).rejects.toThrow('aborted');
+    await app().calls.arrival();
+    client.abort();
+    await gone;
+    const second = app().send('/invoices/1/wait', { key });
+    open();
+    expect(await second).toMatchObject({ status: 201, text: '{"id":"1","run":1}' });
+    expect(app().calls.count).toBe(1);
+  });
+
   it('is answered 422 for other data, also while the first one runs', async () => {
     await whileRunning(app(), '/invoices/1/pay', async () => {
       expect(await app().send('/invoices/1/pay', { key, body: { amount: 6 } })).toMatchObject({
