@@ -65,18 +65,25 @@ export async function claimRecord(context: CallContext, rules: ClaimRules): Prom
   }
 }
 
-async function askOnce(context: CallContext, rules: ClaimRules, ownerId: string): Promise<ClaimAnswer> {
+/** Not async: with AsyncLocalStorage in use every promise costs, and each replay comes along here. */
+function askOnce(context: CallContext, rules: ClaimRules, ownerId: string): Promise<ClaimAnswer> {
   const { store, clock, leaseMs } = context;
   const timeoutMs = commandTimeoutMs(leaseMs);
   const claim = claimBy(ownerId, context, rules);
-  try {
-    return believed(await withinTime(clock, timeoutMs, () => store.claim(claim, timeoutMs)));
-  } catch (cause) {
+  const unanswered = (cause: unknown): never => {
     if (isLockError(cause)) throw cause;
     context.tell({ type: 'store-unanswered', step: 'claim', cause });
     freeUnanswered(context, ownerId, timeoutMs);
     throw unavailable(context, cause);
-  }
+  };
+  const asked = withinTime(clock, timeoutMs, () => store.claim(claim, timeoutMs));
+  return asked.then((answer) => {
+    try {
+      return believed(answer);
+    } catch (cause) {
+      return unanswered(cause);
+    }
+  }, unanswered);
 }
 
 export function claimBy(ownerId: string, context: CallContext, rules: ClaimRules): RecordClaim {

@@ -15,8 +15,8 @@ export type AskTogether = (
   timeoutMs: number,
 ) => Promise<unknown>;
 
-/** Larger commands would keep the other clients of a server waiting. */
-const MOST_TOGETHER = 64;
+/** With more, one side would wait while the other works, and other clients of the server as well. */
+const MOST_TOGETHER = 32;
 
 /**
  * Questions that come in one turn of the event loop travel as one command: with many calls in flight, most of what a
