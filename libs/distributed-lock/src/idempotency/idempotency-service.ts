@@ -2,10 +2,9 @@ import {
   commandTimeoutMs,
   hasCode,
   KeyScope,
-  ShuttingDownError,
+  requireDurationMs,
   StoreUnavailableError,
   systemClock,
-  tellQuietly,
   withinTime,
   type Clock,
   type Fences,
@@ -15,8 +14,7 @@ import {
 import { runsInside } from './attempt.js';
 import { AttemptRun, type IdempotentWork } from './attempt-run.js';
 import { claimRecord } from './claiming.js';
-import { IdempotencyReentrantError } from './idempotency-errors.js';
-import type { IdempotencyListener } from './idempotency-events.js';
+import { IdempotencyListeners, type IdempotencyListener } from './idempotency-events.js';
 import {
   resolveOptions,
   type IdempotencyDefaults,
@@ -26,9 +24,10 @@ import {
 import type { IdempotencyStore, StoredResult } from './idempotency-store.js';
 import { InsideRun } from './inside-run.js';
 import type { CallContext } from './owned-record.js';
-import { purgeUnderLock, type PurgeOptions } from './purging.js';
+import { Purges, type PurgeOptions } from './purging.js';
 import { identify, type IdempotentCall } from './record-identity.js';
 import { viewOf, type RecordView } from './record-view.js';
+import { reentrant, shuttingDown } from './refusals.js';
 import { Running } from './running.js';
 import { storedAnswer } from './stored-answer.js';
 import { keepResult, type ResultEncryption, type ResultRules } from './stored-result.js';
@@ -52,6 +51,8 @@ export class IdempotencyService {
   readonly #clock: Clock;
   readonly #scope: KeyScope;
   readonly #running: Running;
+  readonly #listeners = new IdempotencyListeners();
+  readonly #purges: Purges;
 
   /** @throws {LockConfigInvalidError} a default makes no sense */
   constructor(private readonly options: IdempotencyServiceOptions) {
@@ -59,7 +60,24 @@ export class IdempotencyService {
     this.#clock = options.clock ?? systemClock;
     this.#scope = new KeyScope(options);
     this.#running = new Running(this.#clock);
+    this.#purges = new Purges(this.#store, this.#clock, this.#running, this.#listeners);
+    if (options.onEvent) this.#listeners.subscribe(options.onEvent);
     this.checkOptions({});
+  }
+
+  /** The kind of store, e.g. `redis`. */
+  get storeKind(): string {
+    return this.#store.kind;
+  }
+
+  /** Keys of the calls that are under way in this process. */
+  get runningKeys(): readonly string[] {
+    return this.#running.keys;
+  }
+
+  /** Tells of everything that happens from now on; returns the function that ends this. What `listener` throws is dropped. */
+  subscribe(listener: IdempotencyListener): () => void {
+    return this.#listeners.subscribe(listener);
   }
 
   /** Asks the store once whether it can be used, and rejects with what to change. */
@@ -90,14 +108,14 @@ export class IdempotencyService {
   ): Promise<T> {
     const resolved = resolveOptions(options, this.options.defaults ?? {}, this.#store);
     const context = this.#contextOf(call, resolved);
-    this.#refuseWhenClosing(context);
+    if (this.#running.closing.aborted) throw shuttingDown(context);
     if (runsInside(context.identity.id)) throw reentrant(context);
     this.#requireOutside(context, resolved);
-    this.#running.begun();
+    this.#running.begun(context.identity);
     try {
       return await this.#run(context, resolved, work);
     } finally {
-      this.#running.ended();
+      this.#running.ended(context.identity);
     }
   }
 
@@ -149,14 +167,24 @@ export class IdempotencyService {
    * @returns how many records were deleted; 0 when another process was at it
    */
   purge(locks: LockService, options: PurgeOptions = {}): Promise<number> {
-    return purgeUnderLock(this.#store, this.#clock, locks, options);
+    return this.#purges.purge(locks, options);
   }
 
   /**
-   * Takes no new calls, lets running ones finish for up to `graceMs`, then closes the store. What still runs then is not
-   * freed, since that would let others begin beside it: its record lapses.
+   * Purges again and again until this service closes, each time after half to all of `everyMs`, so that processes do not
+   * come in step. A purge that fails is an event, and the next one tries again. It keeps no process alive.
+   */
+  purgeEvery(everyMs: number, locks: LockService, options: PurgeOptions = {}): void {
+    requireDurationMs('purgeEveryMs', everyMs, { atLeast: 1 });
+    this.#purges.planEvery(everyMs, locks, options);
+  }
+
+  /**
+   * Takes no new calls, lets running ones finish for up to `graceMs` and a purge its present batch, then closes the store.
+   * What still runs then is not freed, since that would let others begin beside it: its record lapses.
    */
   async close({ graceMs = 10_000 }: { readonly graceMs?: number } = {}): Promise<void> {
+    this.#purges.stopPlan();
     await this.#running.close(graceMs);
     await withinTime(this.#clock, STORE_CLOSE_MS, () => this.#store.close());
   }
@@ -177,15 +205,13 @@ export class IdempotencyService {
 
   #contextOf<T>(call: string | IdempotentCall, { leaseMs, keepMs }: ResolvedOptions<T>): CallContext {
     const identity = identify(typeof call === 'string' ? { key: call } : call, this.#scope);
-    const { key, label } = identity;
-    const listener = this.options.onEvent;
     return {
       store: this.#store,
       clock: this.#clock,
       identity,
       leaseMs,
       keepMs,
-      tell: (happening) => listener && tellQuietly(listener, { key, label, ...happening }),
+      tell: (happening) => this.#listeners.tell(identity, happening),
     };
   }
 
@@ -217,23 +243,4 @@ export class IdempotencyService {
     this.options.fences?.requireOutside(key);
     if (transactional) store.transactions?.requireReady(key);
   }
-
-  #refuseWhenClosing({ identity: { key }, store }: CallContext): void {
-    if (!this.#running.closing) return;
-    throw new ShuttingDownError(
-      `"${key}" was not begun: this process is stopping. Another replica will serve the call.`,
-      {
-        key,
-        store: store.kind,
-      },
-    );
-  }
-}
-
-function reentrant({ identity: { key }, store }: CallContext): IdempotencyReentrantError {
-  return new IdempotencyReentrantError(
-    `"${key}" is being carried out by this very call chain, which would wait for itself. The inner call did nothing; ` +
-      'give it a key of its own.',
-    { key, store: store.kind },
-  );
 }

@@ -136,6 +136,8 @@ export interface IdempotencyStore {
   readonly kind: string;
   /** A shorter lease is refused before anything is sent. */
   readonly minLeaseMs: number;
+  /** Expired records give their place back without a purge. */
+  readonly purgesItself?: true;
   /** Absent where records and effects do not lie in one database. */
   readonly transactions?: RecordTransactions;
   /** Looks at the server once at boot and rejects with what to change. Absent where there is nothing to look at. */

@@ -10,7 +10,13 @@ export {
   IdempotencyReentrantError,
   IdempotencyResultOmittedError,
 } from './idempotency-errors.js';
-export type { IdempotencyEvent, IdempotencyHappening, IdempotencyListener } from './idempotency-events.js';
+export {
+  besideLockEvents,
+  type IdempotencyEvent,
+  type IdempotencyHappening,
+  type IdempotencyListener,
+  type IdempotentCallEvent,
+} from './idempotency-events.js';
 export type {
   CrashHook,
   CrashVerdict,

@@ -9,7 +9,7 @@ export class InsideAttempt implements Attempt {
   readonly attempt: number;
   readonly fence: number;
   readonly takenOver: boolean;
-  readonly signal = new AbortController().signal;
+  readonly signal: AbortSignal = new AbortController().signal;
 
   constructor({ key, idempotencyKey }: RecordIdentity, { attempt, fence, takenOver }: Claimed) {
     this.key = key;

@@ -38,18 +38,21 @@ export function mysqlRecords(_table: string, name: string): RecordStatements {
     [set, values]: Changes,
     where: string,
     more: unknown[],
-  ): Promise<boolean> =>
-    affectedRows(await session.query(`UPDATE ${table} SET ${set} WHERE ${where}`, [...values, ...more])) > 0;
+    prefix = '',
+  ): Promise<boolean> => {
+    const sql = `${prefix}UPDATE ${table} SET ${set} WHERE ${where}`;
+    return affectedRows(await session.query(sql, [...values, ...more])) > 0;
+  };
   const find = async (session: Session, id: string): Promise<RecordRow | undefined> => {
     const sql = `SELECT ${COLUMNS} FROM ${table} WHERE id = ? AND ${LIVE}`;
     const [found] = await rowsOf<Record<string, unknown>>(session, sql, [Buffer.from(id)]);
     return found && asRow(found);
   };
   /** The fence of the new record; null when there is one already. */
-  const insert = async (session: Session, claim: RecordClaim): Promise<number | null> => {
+  const insert = async (session: Session, claim: RecordClaim, prefix: string): Promise<number | null> => {
     const { id, ownerId, fingerprint, label } = claim;
     const sql =
-      `INSERT INTO ${table} (id, state, owner_id, fence, attempt, taken_over, fingerprint, label, leased_until_us, ` +
+      `${prefix}INSERT INTO ${table} (id, state, owner_id, fence, attempt, taken_over, fingerprint, label, leased_until_us, ` +
       `expires_at_us) VALUES (?, 'running', ?, LAST_INSERT_ID(${NOW}), 1, 0, ?, ?, ${NOW} + ?, ${NOW} + ?)`;
     const texts = [id, ownerId, fingerprint, label].map((text) => Buffer.from(text));
     try {
@@ -61,14 +64,14 @@ export function mysqlRecords(_table: string, name: string): RecordStatements {
       return null;
     }
   };
-  const claim = async (session: Session, wanted: RecordClaim): Promise<ClaimAnswer | null> => {
-    const fence = await insert(session, wanted);
+  const claim = async (session: Session, wanted: RecordClaim, prefix = ''): Promise<ClaimAnswer | null> => {
+    const fence = await insert(session, wanted, prefix);
     if (fence !== null) return { kind: 'claimed', fence, attempt: 1, takenOver: false };
     const found = await find(session, wanted.id);
     const step = stepFor(found, wanted);
     if (!step) return answerOf(found, wanted);
-    const where = `id = ? AND ${step.where}`;
-    if (!(await change(session, step.changes, where, [Buffer.from(wanted.id), ...step.more]))) return null;
+    const [where, more] = [`id = ? AND ${step.where}`, [Buffer.from(wanted.id), ...step.more]];
+    if (!(await change(session, step.changes, where, more, prefix))) return null;
     return answerOf(await find(session, wanted.id), wanted);
   };
   return {
@@ -80,13 +83,14 @@ export function mysqlRecords(_table: string, name: string): RecordStatements {
       if (found?.['engine'] !== 'InnoDB') return `its engine is ${String(found?.['engine'])}, not InnoDB`;
       return found['primary_key'] === 'id' ? null : 'its primary key is not the column id';
     },
-    claim,
+    claim: (session, wanted) => claim(session, wanted),
     async claimWithin(session, wanted) {
-      // The insert would wait for the other transaction, for as long as the server's lock limit.
-      const held = await rowsOf(session, `SELECT id FROM ${table} WHERE id = ? FOR UPDATE NOWAIT`, [
-        Buffer.from(wanted.id),
-      ]).catch((error: unknown) => (isHeld(error) ? 'held' : Promise.reject(error as Error)));
-      return held === 'held' ? { kind: 'running', retryAfterMs: null } : claim(session, wanted);
+      try {
+        return await claim(session, wanted, WITHOUT_WAITING);
+      } catch (error) {
+        if (driverCode(error) !== 'ER_LOCK_WAIT_TIMEOUT') throw error;
+        return { kind: 'running', retryAfterMs: null };
+      }
     },
     renew(session, { id, ownerId, leaseMs, keepMs }) {
       const set = `leased_until_us = ${NOW} + ?, expires_at_us = ${NOW} + ?`;
@@ -123,10 +127,8 @@ export function mysqlRecords(_table: string, name: string): RecordStatements {
   };
 }
 
-/** MariaDB and MySQL. */
-function isHeld(error: unknown): boolean {
-  return /^ER_LOCK_(?:WAIT_TIMEOUT|NOWAIT)$/.test(driverCode(error));
-}
+/** Of MariaDB. MySQL reads a comment: there a repetition waits for the transaction, for as long as the server's lock limit. */
+const WITHOUT_WAITING = '/*M! SET STATEMENT innodb_lock_wait_timeout = 0 FOR */ ';
 
 const OWNED = `id = ? AND owner_id = ? AND state = 'running' AND ${LIVE}`;
 
