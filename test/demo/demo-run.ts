@@ -22,6 +22,11 @@ export interface AccountLine {
   readonly totalsMinor: Readonly<Record<string, string>>;
   readonly staleWritesRefused: number;
   readonly duplicatesPrevented: number;
+  readonly messages: number;
+  readonly replayed: number;
+  readonly inProgress: number;
+  readonly furtherAttempts: number;
+  readonly paidOut: number;
   readonly takeOvers: number;
   readonly pauses: number;
   readonly kills: number;
@@ -68,10 +73,15 @@ export class DemoRun {
   }
 
   /** Resolves once some invoices are settled, and rejects when the run is over before. */
-  async underWay(): Promise<void> {
+  underWay(): Promise<void> {
+    return this.until(() => this.settled > 0);
+  }
+
+  /** Resolves once it has come so far, and rejects when the run is over before. */
+  async until(reached: () => boolean): Promise<void> {
     let over = false;
     void this.#exited.then(() => (over = true));
-    while (this.settled === 0) {
+    while (!reached()) {
       if (over) throw new Error(`The demo ended early:\n${this.stdout}${this.stderr}`);
       await new Promise((wake) => setTimeout(wake, 50));
     }

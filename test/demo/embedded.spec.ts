@@ -2,22 +2,33 @@ import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'no
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
+import { planFaults } from '../../apps/demo-billing/src/faults/fault-plan.js';
 import { anyRuns, descendants } from '../servers/process-tree.mjs';
-import { COMPILE_TIMEOUT_MS, compileDemo, LARGEST_FILE, SAMPLE, withDemo } from './demo-run.js';
-import { expectToAddUp } from './expect-account.js';
+import { COMPILE_TIMEOUT_MS, compileDemo, SAMPLE, withDemo } from './demo-run.js';
+import { expectRepetitionsToBeAnswered, expectToAddUp } from './expect-account.js';
 
 const RUN_TIMEOUT_MS = 150_000;
+/** Few, and more than there are faults. */
+const THIRTY = Array.from({ length: 30 }, (_, i) => `INV-${i}`);
+const header = 'id,tenant,customer,amount,currency,due_date\n';
 
 describe('the demo on embedded SQLite', () => {
   const folder = mkdtempSync(join(tmpdir(), 'demo-spec-'));
   beforeAll(() => compileDemo(), COMPILE_TIMEOUT_MS);
   afterAll(() => rmSync(folder, { recursive: true }));
 
+  const fileOf = (ids: readonly string[]): string => {
+    const file = join(folder, 'few.csv');
+    writeFileSync(file, header + ids.map((id) => `${id},t,c,1.00,EUR,2025-01-01\n`).join(''));
+    return file;
+  };
+
   it(
-    'charges the sample once while workers are paused, killed and answered too late, and shows who refused what',
+    'charges the sample once while each message comes twice and workers are paused, killed and left without answers',
     () =>
       withDemo(['--json', '--seed', '20'], async (run) => {
         await expectToAddUp(run, SAMPLE);
+        expectRepetitionsToBeAnswered(run);
         const { pauses, kills, staleWritesRefused, duplicatesPrevented, takeOvers } = run.account;
         expect({ pauses, kills }).toEqual({ pauses: 10, kills: 5 });
         // Two pauses each before the token is read, before the call is sent and before the invoice is saved.
@@ -25,6 +36,8 @@ describe('the demo on embedded SQLite', () => {
         // Six lost answers and a kill between charge and save, at the least.
         expect(duplicatesPrevented).toBeGreaterThanOrEqual(7);
         expect(takeOvers).toBeGreaterThanOrEqual(10);
+        // Whatever struck an invoice, and each lost answer, leaves a payout that somebody has to attempt again.
+        expect(run.account.furtherAttempts).toBeGreaterThanOrEqual(pauses + kills + 6);
         expect(run.stdout).toMatch(/lease check [1-9]\d*, .* gateway's token check [1-9]/);
       }),
     RUN_TIMEOUT_MS,
@@ -34,11 +47,10 @@ describe('the demo on embedded SQLite', () => {
     'uses one SQLite file for one run after the other, and leaves what else is in it alone',
     async () => {
       const file = join(folder, 'invoices.db');
+      const input = fileOf(THIRTY);
       for (const seed of ['1', '2']) {
-        await withDemo(
-          ['--input', LARGEST_FILE, '--store', `sqlite:${file}`, '--seed', seed, '--json'],
-          (run) => expectToAddUp(run, LARGEST_FILE),
-        );
+        const args = ['--input', input, '--store', `sqlite:${file}`, '--seed', seed, '--json'];
+        await withDemo(args, (run) => expectToAddUp(run, input));
       }
       expect(existsSync(file)).toBe(true);
     },
@@ -62,6 +74,22 @@ describe('the demo on embedded SQLite', () => {
   );
 
   it(
+    'charges again under a bare TTL lock wherever a message comes back after the charge: there is no idempotency key',
+    () => {
+      const { lostAnswers, strikes } = planFaults(7, THIRTY, 'all');
+      const killed = [...strikes].filter(([, { kind, step }]) => kind === 'kill' && step === 'after-charge');
+      return withDemo(['--unsafe', '--input', fileOf(THIRTY), '--seed', '7'], async (run) => {
+        expect(await run.exited()).toBe(1);
+        for (const id of [...lostAnswers, ...killed.map(([each]) => each)]) {
+          expect(run.stdout).toMatch(new RegExp(`^invoice ${id} was charged [2-9] times$`, 'm'));
+        }
+        expect(run.stdout).toMatch(/^replayed +0 /m);
+      });
+    },
+    RUN_TIMEOUT_MS,
+  );
+
+  it(
     'leaves neither processes nor files behind when it is interrupted, not even a stopped worker',
     () =>
       withDemo(['--faults', 'pause', '--seed', '4'], async (run) => {
@@ -77,7 +105,6 @@ describe('the demo on embedded SQLite', () => {
     RUN_TIMEOUT_MS,
   );
 
-  const header = 'id,tenant,customer,amount,currency,due_date\n';
   it.each([
     ['an empty file', '', '1:1: the file is empty'],
     [

@@ -17,3 +17,14 @@ export async function expectToAddUp(run: DemoRun, file: string): Promise<void> {
   });
   expect(run.litter).toEqual([]);
 }
+
+/**
+ * Each message was acknowledged by the word of the store: one of the two of an invoice by whoever settled it, the other one
+ * from the record. A worker that was paused may get its successor's answer without asking for it.
+ */
+export function expectRepetitionsToBeAnswered({ account }: DemoRun): void {
+  const { invoices, pauses } = account;
+  expect(account).toMatchObject({ messages: 2 * invoices, paidOut: invoices });
+  expect(account.replayed).toBeGreaterThanOrEqual(invoices - pauses);
+  expect(account.inProgress).toBeGreaterThanOrEqual(1);
+}

@@ -4,7 +4,7 @@ import { Client } from 'pg';
 
 import { describeWithServers, startPostgres, startRedis, type TestServer } from '../servers/index.js';
 import { COMPILE_TIMEOUT_MS, compileDemo, LARGEST_FILE, SAMPLE, withDemo } from './demo-run.js';
-import { expectToAddUp } from './expect-account.js';
+import { expectRepetitionsToBeAnswered, expectToAddUp } from './expect-account.js';
 
 const RUN_TIMEOUT_MS = 150_000;
 const AWAY_MS = 2_500;
@@ -22,10 +22,11 @@ describe.each([
     afterAll(() => server.stop());
 
     it(
-      'charges every invoice once while workers are paused and killed',
+      'charges every invoice once while each message comes twice and workers are paused and killed',
       () =>
         withDemo(['--input', LARGEST_FILE, '--store', server.url, '--seed', '5', '--json'], async (run) => {
           await expectToAddUp(run, LARGEST_FILE);
+          expectRepetitionsToBeAnswered(run);
           expect(run.account).toMatchObject({ pauses: 10, kills: 5 });
         }),
       RUN_TIMEOUT_MS,

@@ -36,8 +36,9 @@ try {
 
 async function serve({ port, unsafe, ...options }: ReplicaSettings): Promise<string> {
   const module = unsafe ? UnsafePaymentsModule.forRun(options) : PaymentsModule.forRun(options);
-  const app = await NestFactory.create(module, { logger: ['warn', 'error'], abortOnError: false });
+  const app = await NestFactory.create(module, { logger: false, abortOnError: false });
   process.on('message', () => void app.close().finally(() => process.exit(0))); // the one message there is: stop
   await app.listen(port, '127.0.0.1');
+  app.useLogger(['warn', 'error']); // what goes wrong before is the parent's to report
   return app.getUrl();
 }
