@@ -48,7 +48,7 @@ export class AnswerKeeper {
   /** What Nest is to send: the live result for the request that did the work, what was kept for its repetitions. */
   give(answer: unknown): unknown {
     if (answer === this.#mine?.answer) {
-      if (!isSent(this.response)) this.response.header('Idempotency-Status', 'created');
+      this.#mark('created');
       return this.#mine?.live;
     }
     const { status, headers, value } = answer as HttpAnswer;
