@@ -1,17 +1,12 @@
 import { appendFileSync, existsSync, readFileSync, writeFileSync } from 'node:fs';
-import { createRequire } from 'node:module';
 import { setTimeout as sleep } from 'node:timers/promises';
 
-import { LockService, type LockStore } from 'nestjs-distributed-lock';
-import { redisStore } from 'nestjs-distributed-lock/redis';
-import { typeormStore } from 'nestjs-distributed-lock/typeorm';
-import { DataSource } from 'typeorm';
+import { LockService } from 'nestjs-distributed-lock';
+
+import { storeAt, type StorePlace } from './store-at.js';
 
 /** What one counting process is told, as JSON in its first argument. */
-export interface CountingOrder {
-  /** `redis://…`, `postgres://…`, or a path to a SQLite file. */
-  readonly place: string;
-  readonly enableWAL?: boolean;
+export interface CountingOrder extends StorePlace {
   readonly callers: number;
   readonly increments: number;
   /** A file of that name and this process's id says that it has connected; all begin when one of that name exists. */
@@ -48,17 +43,6 @@ async function count(order: CountingOrder): Promise<void> {
   };
   await Promise.all(Array.from({ length: order.callers }, caller));
   await service.close();
-}
-
-function storeAt({ place, enableWAL = true }: CountingOrder): LockStore {
-  if (place.startsWith('redis:')) return redisStore({ url: place });
-  if (place.startsWith('postgres:')) {
-    return typeormStore({ dataSource: new DataSource({ type: 'postgres', url: place }) });
-  }
-  const driver: unknown = createRequire(import.meta.url)('libsql');
-  return typeormStore({
-    dataSource: new DataSource({ type: 'better-sqlite3', driver, database: place, enableWAL }),
-  });
 }
 
 await count(JSON.parse(process.argv[2] ?? '') as CountingOrder);

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { createLockTables } from 'nestjs-distributed-lock/typeorm';
 import { DataSource } from 'typeorm';
 
-import { describeWithServers, startPostgres, startRedis } from '../servers/index.js';
+import { describeWithServers, startEtcd, startPostgres, startRedis } from '../servers/index.js';
 import { startCounting, type Crowd } from './counting.js';
 import type { CountingOrder } from './counting-process.js';
 
@@ -62,6 +62,17 @@ describeWithServers(['postgres'], 'processes that count under one lock on Postgr
     async () => {
       const server = await startPostgres();
       await createLockTables(new DataSource({ type: 'postgres', url: server.url }));
+      await countThroughRestart(server).finally(() => server.stop());
+    },
+    LIMIT_MS,
+  );
+});
+
+describeWithServers(['etcd'], 'processes that count under one lock on etcd', () => {
+  it(
+    'lose no increment when the server is killed and comes back with its data, and none of them ends badly',
+    async () => {
+      const server = await startEtcd();
       await countThroughRestart(server).finally(() => server.stop());
     },
     LIMIT_MS,

@@ -1,3 +1,4 @@
+export { startCommandProxy, type CommandProxy } from './command-proxy.js';
 export { describeWithServers } from './describe-with-servers.js';
 export { startEtcd, startEtcdCluster, type EtcdServer } from './etcd-server.js';
 export { startMariaDb, type MariaDbServer } from './mariadb-server.js';

@@ -1,0 +1,166 @@
+import { rmSync } from 'node:fs';
+import { join } from 'node:path';
+
+import { LockService, type LockStore } from 'nestjs-distributed-lock';
+import { etcdStore, type EtcdStoreOptions } from 'nestjs-distributed-lock/etcd';
+
+import { describeWithServers, startEtcd, startEtcdCluster, type EtcdServer } from '../servers/index.js';
+
+const PATIENCE_MS = 5_000;
+const claim = { key: 'invoice:1', ownerId: 'a', ttlMs: 60_000 };
+
+describeWithServers(['etcd'], 'etcd in trouble', () => {
+  /** Ended after each test, also when it failed. */
+  const ends: (() => Promise<void>)[] = [];
+  afterEach(async () => {
+    for (const end of ends.splice(0).reverse()) await end();
+  });
+
+  it('keeps leases, and tokens rise, when the leader of three members stops and another is elected', async () => {
+    const members = await startEtcdCluster(3);
+    for (const member of members) ends.push(() => member.stop());
+    const hosts = members.map(({ url }) => url);
+    const one = serviceAt({ hosts });
+    const other = serviceAt({ hosts: [...hosts].reverse() });
+    const tokens = [await tokenOf(one, 'invoice:1')];
+    const held = await one.acquire('held', { ttlMs: 9_000 });
+
+    const leader = await leaderOf(members);
+    leader.pause();
+    tokens.push(await tokenOf(other, 'invoice:1'), await tokenOf(one, 'invoice:1'));
+    expect(await other.tryAcquire('held')).toBeNull();
+    await pause(5_000); // beyond a renewal
+    held.assertHeld();
+    leader.resume();
+    tokens.push(await tokenOf(other, 'invoice:1'));
+    expect(tokens).toEqual([...new Set(tokens)].sort((a, b) => a - b));
+    expect(await held.release()).toBe('released');
+  });
+
+  it('tells the holder in time when it is frozen for two ttls, and serves the next owner when it goes on', async () => {
+    const server = await started();
+    const one = serviceAt({ hosts: server.url });
+    const other = serviceAt({ hosts: server.url });
+    const held = await one.acquire('k', { ttlMs: 2_000 });
+    server.pause();
+    const endsAtMs = performance.now() + held.remainingMs;
+    await new Promise((resolve) => held.signal.addEventListener('abort', resolve));
+    expect(performance.now()).toBeLessThan(endsAtMs + 250);
+    expect(() => held.assertHeld()).toThrow(
+      expect.objectContaining({ code: 'LEASE_LOST', reason: 'expired' }),
+    );
+    await pause(2_000);
+    server.resume();
+    const next = await other.acquire('k', { ttlMs: 2_000, waitMs: 10_000 });
+    expect(next.token).toBeGreaterThan(held.token);
+    await next.release();
+    await (await one.acquire('k', { waitMs: 10_000 })).release();
+  });
+
+  it('keeps a lease over a restart that is shorter than it', async () => {
+    const server = await started();
+    const service = serviceAt({ hosts: server.url });
+    const held = await service.acquire('k', { ttlMs: 6_000 });
+    await server.kill();
+    await pause(500);
+    await server.start();
+    await pause(3_000);
+    held.assertHeld();
+    expect(await serviceAt({ hosts: server.url }).tryAcquire('k')).toBeNull();
+    expect(await held.release()).toBe('released');
+  });
+
+  it('refuses to let tokens fall when it has lost its data, and says what to set; with that they rise again', async () => {
+    const server = await started();
+    const store = storeAt({ hosts: server.url });
+    for (let i = 0; i < 5; i += 1) {
+      await store.tryAcquire(claim, PATIENCE_MS);
+      await store.release({ ...claim, keepForMs: 0 }, PATIENCE_MS);
+    }
+    const last = await store.tryAcquire(claim, PATIENCE_MS);
+    const lastToken = last.kind === 'granted' ? last.token : 0;
+    await server.kill();
+    rmSync(join(server.folder, 'data'), { recursive: true });
+    await server.start();
+    const again = { ...claim, ownerId: 'b' };
+    await expect(store.tryAcquire(again, PATIENCE_MS)).rejects.toThrow(
+      new RegExp(`tokens would fall. Set tokenOffset above ${lastToken} `),
+    );
+    await store.release({ ...again, keepForMs: 0 }, PATIENCE_MS); // as the core does after an acquire that failed
+    const raised = storeAt({ hosts: server.url, tokenOffset: lastToken });
+    const next = await raised.tryAcquire(claim, PATIENCE_MS);
+    expect(next.kind === 'granted' && next.token).toBeGreaterThan(lastToken);
+  });
+
+  it('logs in, logs in anew when its token is no longer known, and never shows the password', async () => {
+    const server = await started();
+    await withUser(server, 'locks', 'secret');
+    const stranger = storeAt({ hosts: server.url });
+    await expect(stranger.open?.()).rejects.toThrow(/Pass the right auth/);
+    const wrong = storeAt({ hosts: server.url, auth: { username: 'locks', password: 'wrong secret' } });
+    const refusal: unknown = await wrong.open?.().catch((error: unknown) => error);
+    expect(refusal).toMatchObject({ code: 'LOCK_CONFIG_INVALID' });
+    expect(String(refusal) + JSON.stringify(refusal)).not.toContain('secret');
+
+    const auth = { username: 'locks', password: 'secret' };
+    const elsewhere = storeAt({ hosts: server.url, auth, keyPrefix: 'other/' });
+    await expect(elsewhere.open?.()).rejects.toThrow(/may not read and write keys that begin with "other\/"/);
+    const service = serviceAt({ hosts: server.url, auth });
+    await service.open();
+    await (await service.acquire('k')).release();
+    await server.kill();
+    await server.start(); // simple tokens do not outlive it
+    await (await service.acquire('k', { waitMs: 10_000 })).release();
+  });
+
+  async function started(): Promise<EtcdServer> {
+    const server = await startEtcd();
+    ends.push(() => server.stop());
+    return server;
+  }
+
+  function storeAt(options: EtcdStoreOptions): LockStore {
+    const store = etcdStore(options);
+    ends.push(() => store.close());
+    return store;
+  }
+
+  function serviceAt(options: EtcdStoreOptions): LockService {
+    const service = new LockService({ stores: { default: etcdStore(options) } });
+    ends.push(() => service.close(0));
+    return service;
+  }
+});
+
+async function tokenOf(service: LockService, key: string): Promise<number> {
+  const lease = await service.acquire(key, { waitMs: 20_000 });
+  await lease.release();
+  return lease.token;
+}
+
+async function leaderOf(members: readonly EtcdServer[]): Promise<EtcdServer> {
+  for (const member of members) {
+    const { header, leader } = await member.ask('maintenance/status', {});
+    if ((header as { member_id: string }).member_id === leader) return member;
+  }
+  throw new Error('there is no leader');
+}
+
+/** A user who may use keys that begin with `lock/`, and a root user, without whom nobody would have to log in. */
+async function withUser(server: EtcdServer, name: string, password: string): Promise<void> {
+  const perm = { permType: 'READWRITE', key: base64('lock/'), range_end: base64('lock0') };
+  await server.ask('auth/user/add', { name: 'root', password: 'root secret' });
+  await server.ask('auth/role/add', { name: 'root' });
+  await server.ask('auth/user/grant', { user: 'root', role: 'root' });
+  await server.ask('auth/user/add', { name, password });
+  await server.ask('auth/role/add', { name: 'locker' });
+  await server.ask('auth/role/grant', { name: 'locker', perm });
+  await server.ask('auth/user/grant', { user: name, role: 'locker' });
+  await server.ask('auth/enable', {});
+}
+
+const base64 = (text: string): string => Buffer.from(text).toString('base64');
+
+function pause(durationMs: number): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, durationMs));
+}

@@ -1,0 +1,253 @@
+import { createServer } from 'node:http';
+import { once } from 'node:events';
+import type { AddressInfo } from 'node:net';
+
+import { LockService, type Claim, type LockStore } from 'nestjs-distributed-lock';
+import { etcdStore } from 'nestjs-distributed-lock/etcd';
+
+import { freePort } from '../servers/free-port.js';
+import {
+  describeWithServers,
+  startCommandProxy,
+  startEtcd,
+  type CommandProxy,
+  type EtcdServer,
+} from '../servers/index.js';
+
+const PATIENCE_MS = 5_000;
+const claim: Claim = { key: 'invoice:1', ownerId: 'a', ttlMs: 60_000 };
+
+describeWithServers(['etcd'], 'the etcd store on its server', () => {
+  let server: EtcdServer;
+  let store: LockStore;
+  /** Ended after each test, also when it failed. */
+  const ends: (() => Promise<void>)[] = [];
+
+  beforeAll(async () => {
+    server = await startEtcd();
+    store = etcdStore({ hosts: server.url });
+  });
+  beforeEach(async () => {
+    await server.ask('kv/deleterange', { key: 'AA==', range_end: 'AA==' });
+    for (const ID of await leases()) await server.ask('lease/revoke', { ID });
+  });
+  afterEach(async () => {
+    for (const end of ends.splice(0).reverse()) await end();
+  });
+  afterAll(async () => {
+    await store.close();
+    await server.stop();
+  });
+
+  it('sends three commands to take a lock, two to renew a hundred, two to give one back, two to find one taken', async () => {
+    const proxy = await proxied();
+    const counted = storeAt(proxy.url);
+    const held = Array.from({ length: 100 }, (_, i): Claim => ({ ...claim, key: `invoice:${i}` }));
+    for (const each of held.slice(1)) await store.tryAcquire(each, PATIENCE_MS);
+    await counted.tryAcquire(held[0] as Claim, PATIENCE_MS);
+    await counted.renew(held, PATIENCE_MS);
+    await counted.tryAcquire({ ...claim, key: 'invoice:7', ownerId: 'b' }, PATIENCE_MS);
+    await counted.release({ ...claim, key: 'invoice:0', keepForMs: 0 }, PATIENCE_MS);
+    expect(proxy.commands.map((path) => path.replace('/v3/', ''))).toEqual([
+      ...['kv/txn', 'lease/grant', 'kv/txn'],
+      ...['lease/keepalive', 'kv/txn'],
+      ...['kv/txn', 'lease/timetolive'],
+      ...['kv/txn', 'lease/revoke'],
+    ]);
+  });
+
+  it.each([1_000, 15_000])(
+    'wakes who waits when the key becomes free, without asking for it again and again: ttl %d, held',
+    async (ttlMs) => {
+      const holder = await store.tryAcquire({ ...claim, ttlMs }, PATIENCE_MS);
+      expect(holder.kind).toBe('granted');
+      await withService({}, async (service, acquired) => {
+        const waiting = service.acquire(claim.key, { waitMs: 20_000 });
+        if (ttlMs > 1_000) {
+          await pause(1_500);
+          await store.release({ ...claim, keepForMs: 0 }, PATIENCE_MS);
+        }
+        const releasedAtMs = performance.now();
+        await (await waiting).release();
+        expect(performance.now() - releasedAtMs).toBeLessThan(ttlMs === 1_000 ? 2_000 : 500);
+        expect(acquired.at(-1)?.attempts).toBeLessThanOrEqual(6);
+      });
+    },
+  );
+
+  it('hears of releases again after the server was restarted', async () => {
+    await store.tryAcquire(claim, PATIENCE_MS);
+    await withService({}, async (service) => {
+      const waiting = service.acquire(claim.key, { waitMs: 30_000 });
+      await pause(100);
+      await server.kill();
+      await pause(300);
+      await server.start();
+      await pause(1_500);
+      await eventually(() => store.release({ ...claim, keepForMs: 0 }, PATIENCE_MS));
+      const releasedAtMs = performance.now();
+      await (await waiting).release();
+      expect(performance.now() - releasedAtMs).toBeLessThan(500);
+    });
+  });
+
+  it('does not take a lock with a lease that has ended before the key was made (C020)', async () => {
+    const proxy = await proxied();
+    const slow = storeAt(proxy.url);
+    proxy.delayFrom(2, 2_500); // the transaction that makes the key
+    const taken = slow.tryAcquire({ ...claim, ttlMs: 1_000 }, PATIENCE_MS);
+    await expect(taken).rejects.toThrow(/requested lease not found/);
+    expect(await keys()).toBe(0);
+  });
+
+  it('does not take a lock that was given back while its acquire was still under way (C035)', async () => {
+    const proxy = await proxied();
+    const slow = storeAt(proxy.url);
+    proxy.delayFrom(2, 300);
+    const taken = slow.tryAcquire(claim, PATIENCE_MS).catch((error: unknown) => error);
+    while (proxy.commands.length < 3) await pause(5);
+    expect(await store.release({ ...claim, keepForMs: 0 }, PATIENCE_MS)).toBe('not-owner');
+    expect(String(await taken)).toMatch(/requested lease not found/);
+    expect(await keys()).toBe(0);
+  });
+
+  it('keeps no lease after release, throw, timeout and refusal (C047)', async () => {
+    await withService({}, async (service) => {
+      await (await service.acquire('a')).release();
+      await expect(service.withLock('b', {}, () => Promise.reject(new Error('no')))).rejects.toThrow('no');
+      await store.tryAcquire(claim, PATIENCE_MS);
+      expect(await service.tryAcquire(claim.key)).toBeNull();
+      await expect(service.acquire(claim.key, { waitMs: 300 })).rejects.toMatchObject({
+        code: 'LOCK_TIMEOUT',
+      });
+      const contenders = Array.from({ length: 10 }, (_, i) =>
+        store.tryAcquire({ ...claim, key: 'c', ownerId: `${i}` }, PATIENCE_MS),
+      );
+      await Promise.all(contenders);
+    });
+    expect(await leases()).toHaveLength(2); // of the two locks that are held
+  });
+
+  it('is not confused by a lost answer to any of its commands, and leaves no key behind', async () => {
+    const { length } = await useWithout(undefined);
+    expect(length).toBeGreaterThanOrEqual(12);
+    for (let place = 0; place < length; place += 1) await useWithout(place);
+    expect(await keys()).toBe(0);
+  });
+
+  it('names its key when it finds a value that never expires, and never calls that busy', async () => {
+    await server.ask('kv/put', { key: base64('lock/invoice:1'), value: base64('x') });
+    await expect(store.tryAcquire(claim, PATIENCE_MS)).rejects.toThrow(/"lock\/invoice:1" is not usable/);
+  });
+
+  it('refuses offsets that would leave the safe integers (C114)', async () => {
+    const high = storeAt(server.url, Number.MAX_SAFE_INTEGER);
+    await expect(high.tryAcquire(claim, PATIENCE_MS)).rejects.toThrow(/lower tokenOffset/);
+  });
+
+  describe('at boot', () => {
+    it('says where nothing answers', async () => {
+      const nowhere = storeAt(`http://127.0.0.1:${await freePort()}`);
+      await expect(nowhere.open?.()).rejects.toMatchObject({ code: 'STORE_UNAVAILABLE' });
+    });
+
+    it('says that the gateway is missing where something else answers', async () => {
+      const other = createServer((_, response) => response.writeHead(404).end('404 page not found'));
+      other.listen(0, '127.0.0.1');
+      await once(other, 'listening');
+      ends.push(async () => void other.close());
+      const wrong = storeAt(`http://127.0.0.1:${(other.address() as AddressInfo).port}`);
+      const refusal = {
+        code: 'LOCK_CONFIG_INVALID',
+        message: expect.stringContaining('enable-grpc-gateway'),
+      };
+      await expect(wrong.open?.()).rejects.toMatchObject(refusal);
+    });
+
+    it('learns the shortest lease of the server, and refuses a shorter ttl', async () => {
+      const slow = await startEtcd({ electionMs: 2_000 });
+      ends.push(() => slow.stop());
+      await withService({ hosts: slow.url }, async (service) => {
+        await expect(service.acquire('k', { ttlMs: 2_500 })).rejects.toMatchObject({
+          code: 'LOCK_CONFIG_INVALID',
+          message: expect.stringContaining('at least 3000'),
+        });
+        await (await service.acquire('k', { ttlMs: 3_000 })).release();
+      });
+    });
+  });
+
+  /** Takes, renews and gives back where one answer is lost; meanwhile others are kept out, and then they get in. */
+  async function useWithout(lost: number | undefined): Promise<readonly string[]> {
+    const proxy = await proxied();
+    if (lost !== undefined) proxy.loseAnswer(lost);
+    const key = `lost:${lost}`;
+    const tokens: number[] = [];
+    await withService({ hosts: proxy.url, open: false }, async (service) => {
+      const lease = await service.acquire(key, { ttlMs: 20_000, waitMs: 20_000 });
+      tokens.push(lease.token);
+      for (const ttlMs of [20_000, 30_000]) await eventually(() => lease.extend(ttlMs));
+      expect((await store.tryAcquire({ ...claim, key }, PATIENCE_MS)).kind).toBe('busy');
+      lease.assertHeld();
+      await lease.release().catch((error: unknown) => expect(error).toMatchObject({ outcome: 'committed' }));
+    });
+    const answer = await store.tryAcquire({ ...claim, key }, PATIENCE_MS);
+    if (answer.kind === 'granted') tokens.push(answer.token);
+    await store.release({ ...claim, key, keepForMs: 0 }, PATIENCE_MS);
+    expect(tokens).toHaveLength(2);
+    expect(tokens[1]).toBeGreaterThan(tokens[0] as number);
+    return proxy.commands;
+  }
+
+  async function proxied(): Promise<CommandProxy> {
+    const proxy = await startCommandProxy(server.url);
+    ends.push(() => proxy.stop());
+    return proxy;
+  }
+
+  function storeAt(hosts: string, tokenOffset = 0): LockStore {
+    const opened = etcdStore({ hosts, tokenOffset });
+    ends.push(() => opened.close());
+    return opened;
+  }
+
+  /** A service on a store of its own, which is closed with it. */
+  async function withService(
+    { hosts = server.url, open = true },
+    work: (service: LockService, acquired: { attempts: number }[]) => Promise<void>,
+  ): Promise<void> {
+    const service = new LockService({ stores: { default: etcdStore({ hosts }) } });
+    const acquired: { attempts: number }[] = [];
+    service.events.subscribe((event) => event.type === 'acquired' && acquired.push(event));
+    if (open) await service.open();
+    await work(service, acquired).finally(() => service.close(0));
+  }
+
+  async function leases(): Promise<string[]> {
+    const { leases: found = [] } = (await server.ask('lease/leases', {})) as { leases?: { ID: string }[] };
+    return found.map(({ ID }) => ID);
+  }
+
+  async function keys(): Promise<number> {
+    const { count = '0' } = await server.ask('kv/range', { key: 'AA==', range_end: 'AA==' });
+    return Number(count);
+  }
+});
+
+const base64 = (text: string): string => Buffer.from(text).toString('base64');
+
+async function eventually(expectation: () => Promise<unknown>): Promise<void> {
+  const startedAtMs = performance.now();
+  for (;;) {
+    try {
+      return void (await expectation());
+    } catch (error) {
+      if (performance.now() - startedAtMs > PATIENCE_MS) throw error;
+      await pause(50);
+    }
+  }
+}
+
+function pause(durationMs: number): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, durationMs));
+}

@@ -1,0 +1,26 @@
+import { createRequire } from 'node:module';
+
+import type { LockStore } from 'nestjs-distributed-lock';
+import { etcdStore } from 'nestjs-distributed-lock/etcd';
+import { redisStore } from 'nestjs-distributed-lock/redis';
+import { typeormStore } from 'nestjs-distributed-lock/typeorm';
+import { DataSource } from 'typeorm';
+
+/** Where a child process of a test finds its store. */
+export interface StorePlace {
+  /** `redis://…`, `postgres://…`, `http://…` for etcd, or a path to a SQLite file. */
+  readonly place: string;
+  readonly enableWAL?: boolean;
+}
+
+export function storeAt({ place, enableWAL = true }: StorePlace): LockStore {
+  if (place.startsWith('redis:')) return redisStore({ url: place });
+  if (place.startsWith('http:')) return etcdStore({ hosts: place });
+  if (place.startsWith('postgres:')) {
+    return typeormStore({ dataSource: new DataSource({ type: 'postgres', url: place }) });
+  }
+  const driver: unknown = createRequire(import.meta.url)('libsql');
+  return typeormStore({
+    dataSource: new DataSource({ type: 'better-sqlite3', driver, database: place, enableWAL }),
+  });
+}
