@@ -115,7 +115,7 @@ describeOnEachDatabase('a COMMIT without an answer', (start, type) => {
       proxy = await startProxy(Number(new URL(url).port));
       const through = new URL(url);
       through.port = String(proxy.port);
-      linked = await place.replica({ url: through.href } as object, faults.prepare);
+      linked = await place.replica({ url: through.href }, faults.prepare);
     });
     afterAll(() => proxy.stop());
 
