@@ -181,3 +181,11 @@ export function problemOf({ status, headers, text: body }: Answer): Record<strin
   expect(headers['content-type']).toBe('application/problem+json; charset=utf-8');
   return { sent: status, ...(JSON.parse(body) as object) };
 }
+
+/** Why an application does not boot; one that does is closed again. */
+export async function refusalAtBoot(adapter: Adapter, parts: AppParts): Promise<unknown> {
+  const app = await HttpApp.start(adapter, parts).catch((error: unknown) => error);
+  if (!(app instanceof HttpApp)) return app;
+  await app.close();
+  return undefined;
+}
