@@ -14,7 +14,7 @@ import {
   Transactional,
 } from 'typeorm-transactional';
 
-import { Locked, LockService } from 'nestjs-distributed-lock';
+import { IdempotencyService, Idempotent, Locked, LockService } from 'nestjs-distributed-lock';
 
 import { describeOnEachDatabase } from './databases.js';
 import { Invoice, Label } from './invoices.js';
@@ -37,6 +37,19 @@ class BillingOfTypeOrmTransactional implements Billing {
   @Transactional()
   @Locked('invoice:<0>')
   async transactionFirst(_id: string, work: () => Promise<unknown>): Promise<unknown> {
+    return work();
+  }
+
+  @Locked('invoice:<0>')
+  @Idempotent('settle:<0>', { fingerprint: false })
+  @Transactional()
+  async idempotentFirst(_id: string, work: () => Promise<unknown>): Promise<unknown> {
+    return work();
+  }
+
+  @Transactional()
+  @Idempotent('settle:<0>', { fingerprint: false })
+  async transactionAboveIdempotent(_id: string, work: () => Promise<unknown>): Promise<unknown> {
     return work();
   }
 
@@ -63,6 +76,19 @@ class BillingOfNestjsCls implements Billing {
   @ClsTransactional()
   @Locked('invoice:<0>')
   async transactionFirst(_id: string, work: () => Promise<unknown>): Promise<unknown> {
+    return work();
+  }
+
+  @Locked('invoice:<0>')
+  @Idempotent('settle:<0>', { fingerprint: false })
+  @ClsTransactional()
+  async idempotentFirst(_id: string, work: () => Promise<unknown>): Promise<unknown> {
+    return work();
+  }
+
+  @ClsTransactional()
+  @Idempotent('settle:<0>', { fingerprint: false })
+  async transactionAboveIdempotent(_id: string, work: () => Promise<unknown>): Promise<unknown> {
     return work();
   }
 
@@ -152,6 +178,31 @@ describeOnEachDatabase('An application whose transactions are begun', (start) =>
         });
         await expect(failing).rejects.toThrow('the gateway said no');
         expect(await labels(`undone ${library} ${id}`)).toBe(0);
+      });
+
+      it('keeps the record of @Idempotent above @Transactional only when that has committed (either order with @Locked)', async () => {
+        const settle = async (): Promise<string> => {
+          await billing.settle(id);
+          await billing.label(`once ${library} ${id}`);
+          return 'settled';
+        };
+        const failing = billing.idempotentFirst(id, async () => {
+          await settle();
+          throw new Error('the gateway said no');
+        });
+        await expect(failing).rejects.toThrow('the gateway said no');
+        expect([await status(), await labels(`once ${library} ${id}`)]).toEqual(['READY', 0]);
+        expect(await billing.idempotentFirst(id, settle)).toBe('settled');
+        expect(await billing.idempotentFirst(id, settle)).toBe('settled');
+        expect([await status(), await labels(`once ${library} ${id}`)]).toEqual(['SETTLED', 1]);
+      });
+
+      it('refuses @Transactional above @Idempotent before the body, and claims nothing', async () => {
+        let entered = false;
+        const call = billing.transactionAboveIdempotent(id, async () => (entered = true));
+        await expect(call).rejects.toMatchObject({ code: 'LOCK_INSIDE_TRANSACTION', outcome: 'not-started' });
+        expect(entered).toBe(false);
+        expect(await module.get(IdempotencyService).inspect(`settle:${id}`)).toBeNull();
       });
 
       it('joins a hold that is there already, inside the transaction', async () => {

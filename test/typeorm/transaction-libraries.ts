@@ -3,7 +3,7 @@ import { Test, type TestingModule } from '@nestjs/testing';
 import { TypeOrmModule } from '@nestjs/typeorm';
 import type { DataSource } from 'typeorm';
 
-import { DistributedLockModule } from 'nestjs-distributed-lock';
+import { DistributedLockModule, memoryIdempotencyStore } from 'nestjs-distributed-lock';
 import { DistributedLockTypeOrmModule } from 'nestjs-distributed-lock/typeorm';
 
 import { Invoice, InvoiceLine, Label } from './invoices.js';
@@ -15,6 +15,10 @@ export interface Billing {
   lockedFirst(id: string, work: () => Promise<unknown>): Promise<unknown>;
   /** `@Transactional` above `@Locked`. */
   transactionFirst(id: string, work: () => Promise<unknown>): Promise<unknown>;
+  /** `@Locked` above `@Idempotent` above `@Transactional`. */
+  idempotentFirst(id: string, work: () => Promise<unknown>): Promise<unknown>;
+  /** `@Transactional` above `@Idempotent`. */
+  transactionAboveIdempotent(id: string, work: () => Promise<unknown>): Promise<unknown>;
   /** Saves through the injected repository, which the library leads into its transaction. */
   settle(id: string): Promise<unknown>;
   /** A row that no lock protects. */
@@ -41,7 +45,10 @@ export async function startBilling(
         dataSourceFactory: async () => prepare(await owners.database.connect({ entities })),
       }),
       TypeOrmModule.forFeature(entities),
-      DistributedLockModule.forRoot({ store: () => owners.store }),
+      DistributedLockModule.forRoot({
+        store: () => owners.store,
+        idempotency: { store: () => memoryIdempotencyStore() },
+      }),
       DistributedLockTypeOrmModule.forRoot(),
       ...imports,
     ],
