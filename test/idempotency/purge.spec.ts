@@ -1,5 +1,6 @@
 import { IdempotencyService, LockService, memoryStore, type IdempotencyStore } from 'nestjs-distributed-lock';
 
+import { bareStore } from './bare-store.js';
 import { claimOn, done, newId, pause, settle, stateOf, take } from './contract/steps.js';
 import { describeOnEachStore, type StorePlace } from './each-store.js';
 
@@ -41,7 +42,7 @@ describeOnEachStore('a purge', (start) => {
 
   it('ends after its batch when it is told to, and stops when its lock is lost', async () => {
     const service = new IdempotencyService({
-      store: { ...bare(store), purge: (limit) => Promise.resolve(limit) },
+      store: { ...bareStore(store), purge: (limit) => Promise.resolve(limit) },
     });
     const stop = new AbortController();
     setTimeout(() => stop.abort(), 50);
@@ -56,19 +57,3 @@ describeOnEachStore('a purge', (start) => {
     });
   });
 });
-
-/** The store without what a test puts in its place. */
-function bare(store: IdempotencyStore): IdempotencyStore {
-  return {
-    kind: store.kind,
-    minLeaseMs: store.minLeaseMs,
-    claim: (claim, timeoutMs) => store.claim(claim, timeoutMs),
-    renew: (renewal, timeoutMs) => store.renew(renewal, timeoutMs),
-    settle: (id, ownerId, ending, timeoutMs) => store.settle(id, ownerId, ending, timeoutMs),
-    resolve: (id, result, keepMs, timeoutMs) => store.resolve(id, result, keepMs, timeoutMs),
-    forget: (id, timeoutMs) => store.forget(id, timeoutMs),
-    read: (id, timeoutMs) => store.read(id, timeoutMs),
-    purge: (limit, timeoutMs) => store.purge(limit, timeoutMs),
-    close: () => store.close(),
-  };
-}

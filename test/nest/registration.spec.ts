@@ -9,9 +9,9 @@ import {
   LockEvents,
   LockService,
   memoryStore,
+  type ApplicationEvent,
   type DistributedLockOptions,
   type DistributedLockOptionsFactory,
-  type LockEvent,
 } from 'nestjs-distributed-lock';
 import request from 'supertest';
 
@@ -105,7 +105,7 @@ describe.each(REGISTRATIONS)('C120: an application registered by %s', (_, regist
   it('locks, and knows its lease, its stores and its events', async () => {
     const module = await appWith(BillingModule, registration());
     const app = await module.createNestApplication().init();
-    const events: LockEvent[] = [];
+    const events: ApplicationEvent[] = [];
     app.get(LockEvents).subscribe((event) => events.push(event));
     const billing = app.get(Billing);
 

@@ -1,6 +1,8 @@
 /** A timer that was armed with {@link Clock.schedule}. Cancelling twice, or after it fired, is harmless. */
 export interface Timer {
   cancel(): void;
+  /** Lets the process end before the timer has fired. */
+  unref?(): void;
 }
 
 /**
@@ -13,7 +15,7 @@ export interface Clock {
   monotonicMs(): number;
   /** Milliseconds since 1970; may step either way. It can shorten the belief in a lease, never lengthen it. */
   wallMs(): number;
-  /** Runs `run` once, no earlier than `delayMs` from now. Keeps the process alive until then. */
+  /** Runs `run` once, no earlier than `delayMs` from now. Keeps the process alive until then, or until it is told not to. */
   schedule(delayMs: number, run: () => void): Timer;
 }
 
@@ -31,14 +33,20 @@ export const systemClock: Clock = {
   wallMs: () => Date.now(),
   schedule(delayMs, run) {
     let remainingMs = delayMs;
+    let keepsAlive = true;
     let timeout: NodeJS.Timeout;
     const arm = (): void => {
       const stepMs = Math.min(remainingMs, LONGEST_NODE_DELAY_MS);
       remainingMs -= stepMs;
       timeout = setTimeout(remainingMs > 0 ? arm : run, stepMs);
+      if (!keepsAlive) timeout.unref();
     };
     arm();
-    return { cancel: () => clearTimeout(timeout) };
+    const unref = (): void => {
+      keepsAlive = false;
+      timeout.unref();
+    };
+    return { cancel: () => clearTimeout(timeout), unref };
   },
 };
 

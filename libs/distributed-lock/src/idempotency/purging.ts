@@ -51,12 +51,15 @@ export class Purges {
     requireDurationMs('batchSize', batchSize, { atLeast: 1 });
     const { closing } = this.running;
     const batches = { batchSize, pauseMs, signals: signal ? [signal, closing] : [closing] };
-    try {
-      const records = await this.running.duringPurge(() =>
-        locks.withLock(PURGE_KEY, { waitMs: 0, scope: 'global' }, (lease) => this.#purge(lease, batches)),
-      );
+    const purge = async (lease: Lease): Promise<number> => {
+      const records = await this.#purge(lease, batches);
       this.listeners.tell(PURGE_SUBJECT, { type: 'purged', records });
       return records;
+    };
+    try {
+      return await this.running.duringPurge(() =>
+        locks.withLock(PURGE_KEY, { waitMs: 0, scope: 'global' }, purge),
+      );
     } catch (error) {
       if (hasCode(error, 'LOCK_TIMEOUT')) return 0; // another process is at it
       throw error;

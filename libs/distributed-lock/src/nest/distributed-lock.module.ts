@@ -68,7 +68,7 @@ function registration(options: readonly Provider[], { filter = true }: StaticLoc
       {
         provide: LockEvents,
         inject: [LockService],
-        useFactory: ({ events }: LockService) => new LockEvents(events),
+        useFactory: (locks: LockService) => new LockEvents(locks.events, idempotencyOf(locks)?.service),
       },
       LockContext,
       LockedProviders,

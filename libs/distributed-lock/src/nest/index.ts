@@ -11,7 +11,7 @@ export {
   type IdempotentOptions,
 } from './idempotent/index.js';
 export { LockContext, type HeldKey } from './lock-context.js';
-export { LockEvents } from './lock-events.js';
+export { LockEvents, type ApplicationEvent } from './lock-events.js';
 export { LockExceptionFilter } from './lock-exception.filter.js';
 export { LockHttpException, toHttpException, type LockProblem } from './lock-problem.js';
 export { Locked, type LockedDecorator } from './locked.decorator.js';

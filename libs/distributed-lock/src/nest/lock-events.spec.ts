@@ -4,7 +4,7 @@ import { Logger } from '@nestjs/common';
 import { filter, firstValueFrom, map, merge, mergeMap, of, share, take, toArray } from 'rxjs';
 
 import { LockEventHub, type LockEvent } from '../core/index.js';
-import { LockEvents } from './lock-events.js';
+import { LockEvents, type ApplicationEvent } from './lock-events.js';
 
 const event: LockEvent = { type: 'released', key: 'a', template: 'a', store: 'default', token: 1, heldMs: 2 };
 
@@ -30,7 +30,7 @@ describe('LockEvents', () => {
 
   it('tells every subscriber what happens, until the end', async () => {
     const all = firstValueFrom(events.pipe(toArray()));
-    const unsubscribed: LockEvent[] = [];
+    const unsubscribed: ApplicationEvent[] = [];
     const subscription = events.subscribe((one) => unsubscribed.push(one));
     hub.emit(event);
     subscription.unsubscribe();
@@ -50,7 +50,7 @@ describe('LockEvents', () => {
     ['inside a pipe', (fail) => events.pipe(map(fail), take(1)).subscribe()],
     ['behind an inner stream', (fail) => events.pipe(mergeMap((one) => of(one))).subscribe(fail)],
   ])('is not harmed by a subscriber that throws from %s, nor are the others', (_, subscribe) => {
-    const seen: LockEvent[] = [];
+    const seen: ApplicationEvent[] = [];
     subscribe(() => {
       throw new RangeError('a broken subscriber');
     });

@@ -2,6 +2,7 @@ import { Injectable, Logger } from '@nestjs/common';
 import { Observable, Subject, Subscriber, type Observer, type Operator, type Subscription } from 'rxjs';
 
 import type { LockEvent, LockEventHub } from '../core/index.js';
+import { besideLockEvents, type IdempotencyService, type IdempotentCallEvent } from '../idempotency/index.js';
 
 type Next<T> = ((value: T) => void) | null;
 type Told = (() => void) | null;
@@ -48,22 +49,33 @@ function fail(cause: unknown): never {
   throw cause;
 }
 
-/** Everything that happens to the application's locks, as it happens. Ends when the application has stopped. */
-@Injectable()
-export class LockEvents extends HarmlessStream<LockEvent> {
-  readonly #events: Subject<LockEvent>;
-  readonly #unsubscribe: () => void;
+/** Told apart by `type`, which begins with `idempotency-` for idempotent calls. Label metrics with `template` and `store`. */
+export type ApplicationEvent = LockEvent | IdempotentCallEvent;
 
-  constructor(hub: LockEventHub) {
-    const events = new Subject<LockEvent>();
+/**
+ * Everything that happens to the application's locks and idempotent calls, as it happens. Ends when the application has
+ * stopped.
+ */
+@Injectable()
+export class LockEvents extends HarmlessStream<ApplicationEvent> {
+  readonly #events: Subject<ApplicationEvent>;
+  readonly #unsubscribe: readonly (() => void)[];
+
+  constructor(hub: LockEventHub, idempotency?: Pick<IdempotencyService, 'subscribe' | 'storeKind'>) {
+    const events = new Subject<ApplicationEvent>();
     super((subscriber) => events.subscribe(subscriber));
     this.#events = events;
-    this.#unsubscribe = hub.subscribe((event) => events.next(event));
+    this.#unsubscribe = [
+      hub.subscribe((event) => events.next(event)),
+      ...(idempotency
+        ? [idempotency.subscribe((event) => events.next(besideLockEvents(event, idempotency.storeKind)))]
+        : []),
+    ];
   }
 
   /** Completes the stream for all subscribers. */
   end(): void {
-    this.#unsubscribe();
+    for (const unsubscribe of this.#unsubscribe) unsubscribe();
     this.#events.complete();
   }
 }

@@ -1,4 +1,4 @@
-import { LockConfigInvalidError, type Clock, type LockService } from '../../core/index.js';
+import { LockConfigInvalidError, requireDurationMs, type Clock, type LockService } from '../../core/index.js';
 import { IdempotencyService, type IdempotencyStore } from '../../idempotency/index.js';
 import type { CallerOfRequest, IdempotencyModuleOptions } from './idempotent-options.js';
 
@@ -15,6 +15,8 @@ export interface IdempotencySetting {
   readonly scope?: () => string | undefined;
   readonly clock?: Clock;
 }
+
+const HOUR_MS = 60 * 60 * 1_000;
 
 const APPS = Symbol.for('nestjs-distributed-lock/idempotency-of-app');
 const shared = globalThis as { [APPS]?: WeakMap<LockService, AppIdempotency> };
@@ -34,9 +36,10 @@ export function idempotencyOf(locks: LockService): AppIdempotency | undefined {
 export async function openIdempotency(locks: LockService, setting: IdempotencySetting): Promise<void> {
   const { idempotency, namespace, scope, clock } = setting;
   if (!idempotency) return;
-  const { store: source, defaults, encryption, caller, onEvent } = idempotency;
+  const { store: source, defaults, encryption, caller, onEvent, purgeEveryMs = HOUR_MS } = idempotency;
+  const store = storeOf(source);
   const service = new IdempotencyService({
-    store: storeOf(source),
+    store,
     fences: locks.fences,
     defaults,
     encryption,
@@ -45,7 +48,9 @@ export async function openIdempotency(locks: LockService, setting: IdempotencySe
     scope,
     clock,
   });
+  requireDurationMs('idempotency.purgeEveryMs', purgeEveryMs, { atLeast: 1, infinite: true });
   await service.open();
+  if (!store.purgesItself && purgeEveryMs !== Infinity) service.purgeEvery(purgeEveryMs, locks);
   apps.set(locks, { service, caller });
 }
 

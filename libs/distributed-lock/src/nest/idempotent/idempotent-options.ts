@@ -34,6 +34,11 @@ export interface IdempotencyModuleOptions {
   readonly encryption?: ResultEncryption;
   /** The sender of a request, for handlers that take the key from a header and have no `scope` of their own. */
   readonly caller?: CallerOfRequest;
-  /** Told of everything that happens. What it throws is dropped. */
+  /** Told of everything that happens, as `LockEvents` is. What it throws is dropped. */
   readonly onEvent?: IdempotencyListener;
+  /**
+   * Deletes expired records about this often, in batches and in one process at a time, in milliseconds. Default one hour, of
+   * which records that are kept for a day are a small part; `Infinity` leaves it to you. Nothing where the store does it.
+   */
+  readonly purgeEveryMs?: number;
 }

@@ -44,6 +44,7 @@ type Times = Pick<Kept, 'expiresAtMs'> & Partial<Kept>;
 class MemoryIdempotencyStore implements IdempotencyStore {
   readonly kind = 'memory';
   readonly minLeaseMs = 1;
+  readonly purgesItself = true;
   readonly #records = new Map<string, Kept>();
   readonly #clock: Clock;
   #characters = 0;

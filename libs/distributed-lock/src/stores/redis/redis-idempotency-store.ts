@@ -39,6 +39,7 @@ export function redisIdempotencyStore(options: RedisIdempotencyStoreOptions): Id
 class RedisIdempotencyStore implements IdempotencyStore {
   readonly kind = 'redis';
   readonly minLeaseMs = MIN_LEASE_MS;
+  readonly purgesItself = true;
   readonly #scripts: ScriptRunner;
   readonly #claims: ClaimBatches;
 
