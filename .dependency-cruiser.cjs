@@ -39,6 +39,13 @@ module.exports = {
       to: { pathNot: `${SRC}/(core|idempotency)/`, dependencyTypesNot: ['core'] },
     },
     {
+      name: 'redis-server-stands-on-the-core',
+      comment: 'How to talk to one Redis server, which several stores share: the core, and the driver.',
+      severity: 'error',
+      from: { path: `${SRC}/redis-server/`, pathNot: SPEC },
+      to: { path: `${SRC}/`, pathNot: `${SRC}/(core|redis-server)/` },
+    },
+    {
       name: 'core-specs-use-the-memory-store-only',
       severity: 'error',
       from: { path: `${SRC}/(core|idempotency)/.*${SPEC}` },
@@ -67,10 +74,10 @@ module.exports = {
       name: 'through-the-index',
       comment: 'The index of a folder is its contract; what lies behind it may change at any time.',
       severity: 'error',
-      from: { path: `${SRC}/(core|idempotency|stores/[^/]+|nest|typeorm|testing)/` },
+      from: { path: `${SRC}/(core|idempotency|redis-server|stores/[^/]+|nest|typeorm|testing)/` },
       to: {
-        path: `${SRC}/(core|idempotency|stores/[^/]+|nest|typeorm|testing)/`,
-        pathNot: [`${SRC}/$1/`, `${SRC}/(core|idempotency|stores/[^/]+|nest|typeorm|testing)/index\\.ts$`],
+        path: `${SRC}/(core|idempotency|redis-server|stores/[^/]+|nest|typeorm|testing)/`,
+        pathNot: [`${SRC}/$1/`, `${SRC}/(core|idempotency|redis-server|stores/[^/]+|nest|typeorm|testing)/index\\.ts$`],
       },
     },
     {
@@ -78,7 +85,7 @@ module.exports = {
       severity: 'error',
       from: { path: `(${SRC}/.+/)[^/]+$` },
       to: {
-        path: `${SRC}/(core|idempotency|stores/[^/]+|nest|typeorm|testing)/[^/]+/`,
+        path: `${SRC}/(core|idempotency|redis-server|stores/[^/]+|nest|typeorm|testing)/[^/]+/`,
         pathNot: ['$1[^/]+$', '/index\\.ts$'],
       },
     },
@@ -88,7 +95,7 @@ module.exports = {
       from: { path: `${SRC}/[^/]+\\.ts$` },
       to: {
         path: `${SRC}/.+/`,
-        pathNot: `${SRC}/(core|idempotency|stores/[^/]+|nest|typeorm|testing)/index\\.ts$`,
+        pathNot: `${SRC}/(core|idempotency|redis-server|stores/[^/]+|nest|typeorm|testing)/index\\.ts$`,
       },
     },
     {

@@ -44,6 +44,12 @@ const PLANTS: readonly Plant[] = [
     `${SRC}/idempotency/planted-memory.ts`,
     `import '../stores/memory/index.js';`,
   ),
+  plant(
+    'redis-server-stands-on-the-core',
+    `${SRC}/redis-server/planted-idempotency.ts`,
+    `import '../idempotency/index.js';`,
+  ),
+  plant('through-the-index', `${SRC}/stores/redis/planted-link.ts`, `import '../../redis-server/link-to.js';`),
   plant('through-the-index', `${SRC}/idempotency/planted-lease.ts`, `import '../core/lease.js';`),
   plant(
     'through-the-index',

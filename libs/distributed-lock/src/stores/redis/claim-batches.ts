@@ -1,4 +1,4 @@
-import { messageOf } from './redis-client.js';
+import { messageOf } from '../../redis-server/index.js';
 
 interface Asked {
   readonly key: string;

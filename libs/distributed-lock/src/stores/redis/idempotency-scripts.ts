@@ -1,4 +1,4 @@
-import { script } from './redis-scripts.js';
+import { script } from '../../redis-server/index.js';
 
 /**
  * A record is one hash, KEYS[1], that lives as long as the record; its lease is a field, since a record that vanished with

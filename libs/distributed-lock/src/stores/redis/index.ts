@@ -1,3 +1,2 @@
-export type { RedisClient } from './redis-client.js';
 export { redisIdempotencyStore, type RedisIdempotencyStoreOptions } from './redis-idempotency-store.js';
 export { redisStore, type RedisStoreOptions } from './redis-store.js';

@@ -9,13 +9,17 @@ import type {
   StoredRecord,
   StoredResult,
 } from '../../idempotency/index.js';
-import { checkServer } from './boot-check.js';
+import {
+  checkServer,
+  linkTo,
+  messageOf,
+  ScriptRunner,
+  type RedisLink,
+  type RedisScript,
+} from '../../redis-server/index.js';
 import { ClaimBatches } from './claim-batches.js';
 import { CLAIM, FORGET, READ, RENEW, RESOLVE, SETTLE } from './idempotency-scripts.js';
-import { messageOf, type RedisLink } from './redis-client.js';
-import type { RedisScript } from './redis-scripts.js';
-import { linkTo, type RedisStoreOptions } from './redis-store.js';
-import { ScriptRunner } from './script-runner.js';
+import type { RedisStoreOptions } from './redis-store.js';
 
 /** As those of `redisStore()`; `keyPrefix` is `idempotency:` unless given. */
 export type RedisIdempotencyStoreOptions = RedisStoreOptions;

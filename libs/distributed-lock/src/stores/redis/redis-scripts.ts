@@ -1,10 +1,4 @@
-import { createHash } from 'node:crypto';
-
-/** A script with its digest, so that only the digest travels. */
-export interface RedisScript {
-  readonly text: string;
-  readonly sha1: string;
-}
+import { script } from '../../redis-server/index.js';
 
 /**
  * Every answer is made of words and decimal strings: clients turn Redis integers into numbers, strings or bigints as they
@@ -68,7 +62,3 @@ export const RELEASE = script(`
   end
   return 'released'
 `);
-
-export function script(text: string): RedisScript {
-  return { text, sha1: createHash('sha1').update(text).digest('hex') };
-}

@@ -1,5 +1,5 @@
-import { redisKeys } from './redis-keys.js';
-import { redisStore, type RedisClient } from './index.js';
+import { redisKeys, type RedisClient } from '../../redis-server/index.js';
+import { redisStore } from './index.js';
 
 const claim = { key: 'invoice:1', ownerId: 'a', ttlMs: 1_000 };
 const request = { key: 'invoice:1', ownerId: 'a', keepForMs: 0 };

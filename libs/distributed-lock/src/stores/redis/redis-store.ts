@@ -10,11 +10,18 @@ import {
   type ReleaseRequest,
   type RenewalAnswer,
 } from '../../core/index.js';
-import { checkServer } from './boot-check.js';
-import { ownLink } from './own-redis-link.js';
-import { borrowedLink, messageOf, type RedisClient, type RedisLink } from './redis-client.js';
-import { redisKeys, requireKeyPrefix } from './redis-keys.js';
-import { ACQUIRE, RELEASE, RENEW, type RedisScript } from './redis-scripts.js';
+import {
+  checkServer,
+  linkTo,
+  messageOf,
+  redisKeys,
+  requireKeyPrefix,
+  ScriptRunner,
+  type RedisClient,
+  type RedisLink,
+  type RedisScript,
+} from '../../redis-server/index.js';
+import { ACQUIRE, RELEASE, RENEW } from './redis-scripts.js';
 
 interface RedisStoreSettings {
   /** Put before every Redis key, together with whatever prefix the client has. Default `lock:`. */
@@ -60,14 +67,15 @@ class RedisStore implements LockStore {
   readonly kind = 'redis';
   readonly minTtlMs = MIN_TTL_MS;
   readonly keepsReleasedKeys = true;
-  /** Scripts that the server has seen from us; it forgets them when it restarts. */
-  readonly #loaded = new Set<RedisScript>();
+  readonly #scripts: ScriptRunner;
 
   constructor(
     private readonly link: RedisLink,
     private readonly keyPrefix: string,
     private readonly allowEviction: boolean,
-  ) {}
+  ) {
+    this.#scripts = new ScriptRunner(link);
+  }
 
   open(): Promise<void> {
     return checkServer(this.link, this.allowEviction);
@@ -106,51 +114,12 @@ class RedisStore implements LockStore {
 
   async #run(script: RedisScript, keys: string[], args: string[], timeoutMs: number): Promise<unknown> {
     try {
-      return await this.link.send(timeoutMs, (client) =>
-        this.#evaluate(client, script, [...keys, ...args], keys.length),
-      );
+      return await this.#scripts.run(script, keys, args, timeoutMs);
     } catch (error) {
       if (!messageOf(error).includes('WRONGTYPE')) throw error;
       throw unexpected(keys[0] as string, 'it, or its fence, holds a value of another type', error);
     }
   }
-
-  async #evaluate(
-    client: RedisClient,
-    script: RedisScript,
-    input: string[],
-    keyCount: number,
-  ): Promise<unknown> {
-    if (this.#loaded.has(script)) {
-      try {
-        return await client.evalsha(script.sha1, keyCount, ...input);
-      } catch (error) {
-        if (!messageOf(error).startsWith('NOSCRIPT')) throw error;
-      }
-    }
-    const reply = await client.eval(script.text, keyCount, ...input);
-    this.#loaded.add(script);
-    return reply;
-  }
-}
-
-export function linkTo(
-  url: string | undefined,
-  client: RedisClient | undefined,
-  factory = 'redisStore',
-): RedisLink {
-  if ((url === undefined) === (client === undefined)) {
-    throw new LockConfigInvalidError(
-      `${factory}() needs either a url or a client: ${factory}({ url: "redis://…" }).`,
-    );
-  }
-  if (client === undefined) return ownLink(url as string);
-  if ('isCluster' in client && client.isCluster === true) {
-    throw new LockConfigInvalidError(
-      `${factory}() does not support a Redis Cluster; pass a client of a single server.`,
-    );
-  }
-  return borrowedLink(client);
 }
 
 /** Redis refuses fractions; a lease is better a little longer in the store than in its holder's mind. */

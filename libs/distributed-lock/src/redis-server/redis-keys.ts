@@ -1,4 +1,4 @@
-import { LockConfigInvalidError } from '../../core/index.js';
+import { LockConfigInvalidError } from '../core/index.js';
 
 /** The two Redis keys of one lock. */
 export interface RedisKeys {

@@ -1,6 +1,6 @@
 import { Redis } from 'ioredis';
 
-import { jittered, LockConfigInvalidError } from '../../core/index.js';
+import { jittered, LockConfigInvalidError } from '../core/index.js';
 import type { RedisClient, RedisLink } from './redis-client.js';
 
 const CONNECT_TIMEOUT_MS = 2_000;

@@ -1,5 +1,5 @@
 import { messageOf, type RedisClient, type RedisLink } from './redis-client.js';
-import type { RedisScript } from './redis-scripts.js';
+import type { RedisScript } from './redis-script.js';
 
 /** Runs scripts by their digest; the text travels only while the server does not know it. */
 export class ScriptRunner {

@@ -1,8 +1,11 @@
-import { LockConfigInvalidError, StoreUnavailableError, systemClock, withinTime } from '../../core/index.js';
+import { LockConfigInvalidError, StoreUnavailableError, systemClock, withinTime } from '../core/index.js';
 import { messageOf, type RedisLink } from './redis-client.js';
 
 const BOOT_TIMEOUT_MS = 5_000;
 const OLDEST_MAJOR = 5;
+
+/** What a server tells about itself, by the names of INFO; empty where it may not tell. */
+export type ServerInfo = Readonly<Record<string, string | undefined>>;
 
 /**
  * Looks at the server once. What it does not tell (a managed Redis may forbid INFO) is not checked.
@@ -11,9 +14,13 @@ const OLDEST_MAJOR = 5;
  * @throws {LockConfigInvalidError} locks would not be safe on it; says what to change
  */
 export async function checkServer(link: RedisLink, allowEviction: boolean): Promise<void> {
-  const told = await readInfo(link);
+  requireUsable(await readInfo(link), link.address, allowEviction);
+}
+
+/** @throws {LockConfigInvalidError} locks would not be safe on the server that told this; says what to change */
+export function requireUsable(told: ServerInfo, address: string, allowEviction: boolean): void {
   const refuse = (why: string): never => {
-    throw new LockConfigInvalidError(`Redis at ${link.address} cannot keep locks: ${why}`);
+    throw new LockConfigInvalidError(`Redis at ${address} cannot keep locks: ${why}`);
   };
   const { redis_version: version, redis_mode: mode, role } = told;
   if (mode === 'sentinel') refuse('it is a Sentinel; connect to the master that it watches.');
@@ -32,11 +39,12 @@ export async function checkServer(link: RedisLink, allowEviction: boolean): Prom
 }
 
 /** Every key of ours has a ttl, so the volatile policies take them first; without a memory limit they never strike. */
-function evicts({ maxmemory_policy: policy = '', maxmemory }: Readonly<Record<string, string>>): boolean {
+function evicts({ maxmemory_policy: policy = '', maxmemory }: ServerInfo): boolean {
   return policy.startsWith('allkeys-') || (policy.startsWith('volatile-') && maxmemory !== '0');
 }
 
-async function readInfo(link: RedisLink): Promise<Readonly<Record<string, string>>> {
+/** @throws {StoreUnavailableError} no answer */
+export async function readInfo(link: RedisLink): Promise<ServerInfo> {
   try {
     const ask = (): Promise<string> => link.send(BOOT_TIMEOUT_MS, (client) => client.info());
     const info = await withinTime(systemClock, BOOT_TIMEOUT_MS, ask); // a client of the application may queue for ever

@@ -1,0 +1,7 @@
+export type { RedisClient } from './redis-server/index.js';
+export {
+  redisIdempotencyStore,
+  redisStore,
+  type RedisIdempotencyStoreOptions,
+  type RedisStoreOptions,
+} from './stores/redis/index.js';
