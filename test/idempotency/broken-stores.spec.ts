@@ -1,22 +1,23 @@
 import { AssertionError } from 'node:assert/strict';
 
-import { brokenStores, spoiltHarness, type BrokenStore } from './broken-stores.js';
-import { idempotencyContract } from './contract/index.js';
+import { idempotencyStoreConformance } from 'nestjs-distributed-lock/testing';
 
-describe('the contract of idempotency stores', () => {
+import { brokenStores, spoiltHarness, type BrokenStore } from './broken-stores.js';
+
+describe('the conformance suite of idempotency stores', () => {
   it('passes the honest store through every case, also with all of them at once', async () => {
     const harness = spoiltHarness();
-    const cases = idempotencyContract.filter(({ name }) => !name.includes('purges'));
+    const cases = idempotencyStoreConformance.filter(({ name }) => !name.includes('purges'));
     await Promise.all(cases.map(({ run }) => run(harness)));
   });
 
   it.each(brokenStores)('catches a store that $fault', async ({ spoil, caughtBy }) => {
-    const contract = idempotencyContract.find(({ name }) => name === caughtBy);
-    await expect(contract?.run(spoiltHarness(spoil))).rejects.toThrow(AssertionError);
+    const promise = idempotencyStoreConformance.find(({ name }) => name === caughtBy);
+    await expect(promise?.run(spoiltHarness(spoil))).rejects.toThrow(AssertionError);
   });
 
   it('catches most of them as well by random steps that are compared with the transition function', async () => {
-    const model = idempotencyContract.find(({ name }) => name.includes('random sequences'));
+    const model = idempotencyStoreConformance.find(({ name }) => name.includes('random sequences'));
     const isCaught = async ({ spoil }: BrokenStore): Promise<boolean> => {
       try {
         await model?.run(spoiltHarness(spoil));

@@ -1,6 +1,7 @@
 import { memoryIdempotencyStore, type IdempotencyStore, type RecordClaim } from 'nestjs-distributed-lock';
+import type { IdempotencyStoreHarness } from 'nestjs-distributed-lock/testing';
 
-import type { IdempotencyHarness } from './contract/index.js';
+import { bareStore } from './bare-store.js';
 
 /** A store with one fault, and the case of the contract that has to notice it. */
 export interface BrokenStore {
@@ -10,25 +11,10 @@ export interface BrokenStore {
 }
 
 /** Connections to one store in memory, with a fault between them and the store. */
-export function spoiltHarness(spoil: BrokenStore['spoil'] = () => ({})): IdempotencyHarness {
-  const honest = bound(memoryIdempotencyStore());
+export function spoiltHarness(spoil: BrokenStore['spoil'] = () => ({})): IdempotencyStoreHarness {
+  const honest = bareStore(memoryIdempotencyStore());
   const spoilt = { ...honest, ...spoil(honest) };
   return { connect: () => Promise.resolve(spoilt), purgesItself: false };
-}
-
-function bound(store: IdempotencyStore): IdempotencyStore {
-  return {
-    kind: store.kind,
-    minLeaseMs: store.minLeaseMs,
-    claim: (claim, timeoutMs) => store.claim(claim, timeoutMs),
-    renew: (renewal, timeoutMs) => store.renew(renewal, timeoutMs),
-    settle: (id, ownerId, ending, timeoutMs) => store.settle(id, ownerId, ending, timeoutMs),
-    resolve: (id, result, keepMs, timeoutMs) => store.resolve(id, result, keepMs, timeoutMs),
-    forget: (id, timeoutMs) => store.forget(id, timeoutMs),
-    read: (id, timeoutMs) => store.read(id, timeoutMs),
-    purge: (limit, timeoutMs) => store.purge(limit, timeoutMs),
-    close: () => store.close(),
-  };
 }
 
 const LISTEN_MS = 1_000;

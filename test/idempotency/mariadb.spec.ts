@@ -1,7 +1,7 @@
 import { createIdempotencyTable, typeormIdempotencyStore } from 'nestjs-distributed-lock/typeorm';
 
 import { describeWithServers } from '../servers/index.js';
-import { itKeepsTheContract } from './contract/index.js';
+import { itConforms } from './run-conformance.js';
 import { sourceOf, startMariaDbRecords, type RecordDatabase } from './databases.js';
 
 describeWithServers(['mariadb'], 'the idempotency table on MariaDB', () => {
@@ -13,7 +13,7 @@ describeWithServers(['mariadb'], 'the idempotency table on MariaDB', () => {
   });
   afterAll(() => database.stop());
 
-  itKeepsTheContract(() => ({
+  itConforms(() => ({
     connect: () => Promise.resolve(typeormIdempotencyStore({ dataSource: sourceOf(database) })),
     purgesItself: false,
   }));

@@ -1,8 +1,8 @@
 import { memoryIdempotencyStore } from 'nestjs-distributed-lock';
 
-import { itKeepsTheContract } from './contract/index.js';
+import { itConforms } from './run-conformance.js';
 
 describe('the idempotency store in memory', () => {
   const store = memoryIdempotencyStore();
-  itKeepsTheContract(() => ({ connect: () => Promise.resolve(store), purgesItself: false }));
+  itConforms(() => ({ connect: () => Promise.resolve(store), purgesItself: false }));
 });

@@ -1,7 +1,7 @@
 import { createIdempotencyTable, typeormIdempotencyStore } from 'nestjs-distributed-lock/typeorm';
 
 import { describeWithServers } from '../servers/index.js';
-import { itKeepsTheContract } from './contract/index.js';
+import { itConforms } from './run-conformance.js';
 import { sourceOf, startPostgresRecords, type RecordDatabase } from './databases.js';
 
 describeWithServers(['postgres'], 'the idempotency table on PostgreSQL', () => {
@@ -20,7 +20,7 @@ describeWithServers(['postgres'], 'the idempotency table on PostgreSQL', () => {
       extra: { options: '-c default_transaction_isolation=serializable' },
     },
   ])('$title', ({ extra }) => {
-    itKeepsTheContract(() => ({
+    itConforms(() => ({
       connect: () => Promise.resolve(typeormIdempotencyStore({ dataSource: sourceOf(database, { extra }) })),
       purgesItself: false,
     }));

@@ -1,7 +1,9 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+
 import { IdempotencyService, LockService, memoryStore, type IdempotencyStore } from 'nestjs-distributed-lock';
 
 import { bareStore } from './bare-store.js';
-import { claimOn, done, newId, pause, settle, stateOf, take } from './contract/steps.js';
+import { claimOn, done, newId, settle, stateOf, take } from './record-steps.js';
 import { describeOnEachStore, type StorePlace } from './each-store.js';
 
 describeOnEachStore('a purge', (start) => {
@@ -27,7 +29,7 @@ describeOnEachStore('a purge', (start) => {
       await take(store, claim);
       await settle(store, claim, done('1', 1));
     }
-    await pause(100); // the store's clock decides, and it is not ours to move
+    await sleep(100); // the store's clock decides, and it is not ours to move
     const batches = jest.spyOn(store, 'purge');
     const two = [new IdempotencyService({ store }), new IdempotencyService({ store })];
     const purged = await Promise.all(

@@ -1,6 +1,6 @@
 import { IdempotencyService, type ClaimAnswer, type IdempotencyStore } from 'nestjs-distributed-lock';
 
-import { claimOn, lapsed, newId, PATIENCE_MS } from './contract/steps.js';
+import { claimOn, lapsed, newId, PATIENCE_MS } from './record-steps.js';
 import type { StorePlace } from './each-store.js';
 
 const ROUNDS = 1_000;

@@ -5,7 +5,7 @@ import { IdempotencyService, type IdempotencyStore } from 'nestjs-distributed-lo
 import { redisIdempotencyStore, type RedisClient } from 'nestjs-distributed-lock/redis';
 
 import { describeWithServers, startRedis, type RedisServer } from '../servers/index.js';
-import { claimOn, done, freed, LONG_MS, newId, PATIENCE_MS, settle, take } from './contract/steps.js';
+import { claimOn, done, freed, LONG_MS, newId, PATIENCE_MS, settle, take } from './record-steps.js';
 
 describeWithServers(['redis'], 'the idempotency store on its Redis server', () => {
   let server: RedisServer;

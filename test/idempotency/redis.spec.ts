@@ -1,7 +1,7 @@
 import { redisIdempotencyStore } from 'nestjs-distributed-lock/redis';
 
 import { describeWithServers, startRedis, type RedisServer } from '../servers/index.js';
-import { itKeepsTheContract } from './contract/index.js';
+import { itConforms } from './run-conformance.js';
 
 describeWithServers(['redis'], 'the idempotency store on Redis', () => {
   let server: RedisServer;
@@ -11,7 +11,7 @@ describeWithServers(['redis'], 'the idempotency store on Redis', () => {
   });
   afterAll(() => server.stop());
 
-  itKeepsTheContract(() => ({
+  itConforms(() => ({
     connect: () => Promise.resolve(redisIdempotencyStore({ url: server.url })),
     purgesItself: true,
   }));

@@ -21,7 +21,7 @@ import type { DataSource } from 'typeorm';
 
 import { describeWithServers } from '../servers/index.js';
 import { bareStore } from './bare-store.js';
-import { claimOn, done, newId, settle, stateOf, take } from './contract/steps.js';
+import { claimOn, done, newId, settle, stateOf, take } from './record-steps.js';
 import { sourceOf, startPostgresRecords, startSqliteRecords, type RecordDatabase } from './databases.js';
 
 function appWith(

@@ -1,6 +1,6 @@
 import { createIdempotencyTable, typeormIdempotencyStore } from 'nestjs-distributed-lock/typeorm';
 
-import { itKeepsTheContract } from './contract/index.js';
+import { itConforms } from './run-conformance.js';
 import { sourceOf, startSqliteRecords, type RecordDatabase } from './databases.js';
 
 describe('the idempotency table on SQLite', () => {
@@ -12,7 +12,7 @@ describe('the idempotency table on SQLite', () => {
   });
   afterAll(() => database.stop());
 
-  itKeepsTheContract(() => ({
+  itConforms(() => ({
     connect: () => Promise.resolve(typeormIdempotencyStore({ dataSource: sourceOf(database) })),
     purgesItself: false,
   }));

@@ -4,17 +4,7 @@ import { DataSource } from 'typeorm';
 
 import { freePort } from '../servers/free-port.js';
 import { describeWithServers } from '../servers/index.js';
-import {
-  ask,
-  assertDone,
-  claimOn,
-  done,
-  lapsed,
-  newId,
-  PATIENCE_MS,
-  settle,
-  take,
-} from './contract/steps.js';
+import { ask, assertDone, claimOn, done, lapsed, newId, PATIENCE_MS, settle, take } from './record-steps.js';
 import {
   sourceOf,
   startMariaDbRecords,

@@ -172,11 +172,12 @@ export class IdempotencyService {
 
   /**
    * Purges again and again until this service closes, each time after half to all of `everyMs`, so that processes do not
-   * come in step. A purge that fails is an event, and the next one tries again. It keeps no process alive.
+   * come in step; never if that is Infinity or the store does it by itself. A purge that fails is an event, and the next one
+   * tries again. It keeps no process alive.
    */
   purgeEvery(everyMs: number, locks: LockService, options: PurgeOptions = {}): void {
-    requireDurationMs('purgeEveryMs', everyMs, { atLeast: 1 });
-    this.#purges.planEvery(everyMs, locks, options);
+    requireDurationMs('purgeEveryMs', everyMs, { atLeast: 1, infinite: true });
+    if (everyMs !== Infinity && !this.#store.purgesItself) this.#purges.planEvery(everyMs, locks, options);
   }
 
   /**

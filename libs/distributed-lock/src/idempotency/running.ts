@@ -42,7 +42,7 @@ export class Running {
   async close(graceMs: number): Promise<void> {
     this.#closing.abort();
     this.#tellIfIdle();
-    await pause(this.clock, { timeoutMs: graceMs, signals: [this.#idle.signal] });
+    if (graceMs > 0) await pause(this.clock, { timeoutMs: graceMs, signals: [this.#idle.signal] });
   }
 
   #tellIfIdle(): void {

@@ -5,6 +5,8 @@ export { DistributedLockModule } from './distributed-lock.module.js';
 export { fencingHeaders } from './fencing-token.js';
 export {
   Idempotent,
+  idempotencyOf,
+  provideIdempotency,
   type CallerOfRequest,
   type IdempotencyModuleOptions,
   type IdempotentDecorator,

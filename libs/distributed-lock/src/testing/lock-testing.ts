@@ -3,15 +3,17 @@ import { Inject, Module, type DynamicModule, type OnApplicationShutdown } from '
 import { labelledKey, LockService, type KeyInput, type LossReason } from '../core/index.js';
 import {
   DistributedLockModule,
+  idempotencyOf,
+  provideIdempotency,
   serveStandalone,
   type DistributedLockOptions,
   type StaticLockOptions,
 } from '../nest/index.js';
-import { memoryIdempotencyStore } from '../stores/memory/index.js';
 import { TestBench, type LockTestingOptions, type TestKeyOptions } from './test-bench.js';
 import type { TestStore } from './test-store.js';
 
-type TestModuleOptions = LockTestingOptions & StaticLockOptions & Pick<DistributedLockOptions, 'idempotency'>;
+type IdempotencyOptions = Pick<DistributedLockOptions, 'idempotency'>;
+type TestModuleOptions = LockTestingOptions & StaticLockOptions & IdempotencyOptions;
 
 @Module({})
 class TestBenchModule {}
@@ -22,7 +24,7 @@ class LockTestingModule implements OnApplicationShutdown {
     @Inject(TestBench) private readonly bench: TestBench,
     @Inject(LockService) locks: LockService,
   ) {
-    bench.watch(locks);
+    bench.watch(locks, idempotencyOf(locks)?.service);
   }
 
   /** What is held elsewhere would go on being renewed. */
@@ -41,11 +43,15 @@ export class LockTesting {
   static #bench: TestBench | undefined;
   static #installed: LockService | undefined;
 
-  /** From now on objects made with `new`, outside Nest, lock in memory. Returns the service that they use. */
-  static install(options: LockTestingOptions = {}): LockService {
+  /**
+   * From now on objects made with `new`, outside Nest, lock in memory, and their records of `@Idempotent` are kept there
+   * unless the option `idempotency` says otherwise. Returns the service that they use.
+   */
+  static install(options: LockTestingOptions & IdempotencyOptions = {}): LockService {
     const bench = LockTesting.#begin(options);
     const locks = new LockService({ ...options, stores: bench.stores });
-    bench.watch(locks);
+    const idempotency = options.idempotency ?? { store: bench.records };
+    bench.watch(locks, provideIdempotency(locks, options, idempotency));
     serveStandalone(locks);
     LockTesting.#installed = locks;
     return locks;
@@ -57,7 +63,7 @@ export class LockTesting {
     LockTesting.#installed = undefined;
     serveStandalone(undefined);
     await LockTesting.reset();
-    await locks?.close(0);
+    await Promise.all([locks?.close(0), locks && idempotencyOf(locks)?.service.close({ graceMs: 0 })]);
   }
 
   /**
@@ -73,7 +79,7 @@ export class LockTesting {
     const locks = DistributedLockModule.forRootAsync({
       imports: [bench],
       inject: [TestBench],
-      useFactory: ({ stores }: TestBench) => onStores(stores, options),
+      useFactory: (begun: TestBench) => onBench(begun, options),
       filter: options.filter,
     });
     return { module: LockTestingModule, imports: [bench, locks] };
@@ -102,7 +108,8 @@ export class LockTesting {
 
   /** While `work` runs, no store answers. Calls that wait for a lock then take all of their `waitMs`. */
   static async unavailable<T>(work: () => Promise<T> | T): Promise<T> {
-    const outages = Object.values(LockTesting.#current().stores).map((store) => store.fail());
+    const { stores, records } = LockTesting.#current();
+    const outages = [...Object.values(stores), records].map((store) => store.fail());
     try {
       return await work();
     } finally {
@@ -117,13 +124,15 @@ export class LockTesting {
     return token;
   }
 
-  /** Throws an error that names what is still held. Holds of {@link holdElsewhere} do not count. */
+  /** Throws an error that names what is still held or under way. Holds of {@link holdElsewhere} do not count. */
   static expectIdle(): void {
     const bench = LockTesting.#current();
     if (bench.heldLeases().length > 0) throw new Error(`Locks are still held. ${bench.describeHeld()}`);
+    const running = bench.runningCalls().map((key) => `"${key}"`);
+    if (running.length > 0) throw new Error(`Idempotent calls are still running: ${running.join(', ')}.`);
   }
 
-  /** Frees everything that is held here and elsewhere. For `afterEach`; nothing need have been begun. */
+  /** Frees everything that is held here and elsewhere, and forgets the answers of idempotent calls. For `afterEach`; nothing need have been begun. */
   static async reset(): Promise<void> {
     await LockTesting.#bench?.reset();
   }
@@ -140,12 +149,9 @@ export class LockTesting {
   }
 }
 
-function onStores(
-  { default: store, ...stores }: Readonly<Record<string, TestStore>>,
-  options: TestModuleOptions,
-): DistributedLockOptions {
-  const idempotency = { store: () => memoryIdempotencyStore() };
-  return { idempotency, ...options, store: store as TestStore, stores };
+function onBench({ stores, records }: TestBench, options: TestModuleOptions): DistributedLockOptions {
+  const { default: store, ...named } = stores;
+  return { idempotency: { store: records }, ...options, store: store as TestStore, stores: named };
 }
 
 function nameOf(key: KeyInput): string {

@@ -29,17 +29,27 @@ export function idempotencyOf(locks: LockService): AppIdempotency | undefined {
 }
 
 /**
- * Opens what the module's option `idempotency` describes; without it, nothing.
+ * Opens what the module's option `idempotency` describes, and has it purge; without it, nothing.
  *
  * @throws {LockConfigInvalidError} an option makes no sense
  */
 export async function openIdempotency(locks: LockService, setting: IdempotencySetting): Promise<void> {
-  const { idempotency, namespace, scope, clock } = setting;
-  if (!idempotency) return;
-  const { store: source, defaults, encryption, caller, onEvent, purgeEveryMs = HOUR_MS } = idempotency;
-  const store = storeOf(source);
+  if (!setting.idempotency) return;
+  const { purgeEveryMs = HOUR_MS } = setting.idempotency;
+  requireDurationMs('idempotency.purgeEveryMs', purgeEveryMs, { atLeast: 1, infinite: true });
+  const service = provideIdempotency(locks, setting, setting.idempotency);
+  await service.open();
+  service.purgeEvery(purgeEveryMs, locks);
+}
+
+/** For `LockTesting` as well, which opens nothing. */
+export function provideIdempotency(
+  locks: LockService,
+  { namespace, scope, clock }: IdempotencySetting,
+  { store, defaults, encryption, caller, onEvent }: IdempotencyModuleOptions,
+): IdempotencyService {
   const service = new IdempotencyService({
-    store,
+    store: storeOf(store),
     fences: locks.fences,
     defaults,
     encryption,
@@ -48,10 +58,8 @@ export async function openIdempotency(locks: LockService, setting: IdempotencySe
     scope,
     clock,
   });
-  requireDurationMs('idempotency.purgeEveryMs', purgeEveryMs, { atLeast: 1, infinite: true });
-  await service.open();
-  if (!store.purgesItself && purgeEveryMs !== Infinity) service.purgeEvery(purgeEveryMs, locks);
   apps.set(locks, { service, caller });
+  return service;
 }
 
 function storeOf(source: IdempotencyModuleOptions['store'] | undefined): IdempotencyStore {

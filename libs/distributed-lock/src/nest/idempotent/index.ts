@@ -1,4 +1,4 @@
-export { idempotencyOf, openIdempotency } from './idempotency-of-app.js';
+export { idempotencyOf, openIdempotency, provideIdempotency } from './idempotency-of-app.js';
 export { checkCallerIsKnown, checkIdempotent } from './idempotent-check.js';
 export type { CallerOfRequest, IdempotencyModuleOptions, IdempotentOptions } from './idempotent-options.js';
 export { isIdempotent, sitesBelow } from './idempotent-site.js';

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 
-import type { ContractCase } from './contract-case.js';
+import type { IdempotencyConformanceCase } from './conformance-case.js';
 import {
   abandoned,
   ask,
@@ -21,7 +21,7 @@ import {
   withStores,
 } from './steps.js';
 
-export const operatorCases: readonly ContractCase[] = [
+export const operatorCases: readonly IdempotencyConformanceCase[] = [
   {
     name: 'resolves lapsed and abandoned records, for as long as asked, and no others',
     run: (harness) =>

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 
-import type { ContractCase } from './contract-case.js';
+import type { IdempotencyConformanceCase } from './conformance-case.js';
 import {
   abandoned,
   ask,
@@ -22,7 +22,7 @@ import {
   withStores,
 } from './steps.js';
 
-export const claimCases: readonly ContractCase[] = [
+export const claimCases: readonly IdempotencyConformanceCase[] = [
   {
     name: 'gives a fresh record to exactly one of 50 that ask together, and tells the others how long to wait',
     cases: ['C059'],

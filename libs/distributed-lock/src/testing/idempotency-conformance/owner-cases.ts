@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 
-import type { ContractCase } from './contract-case.js';
+import type { IdempotencyConformanceCase } from './conformance-case.js';
 import {
   allEndings,
   assertDone,
@@ -28,7 +28,7 @@ const bodies = [
   `"${'x'.repeat(1_000_000)}"`,
 ];
 
-export const ownerCases: readonly ContractCase[] = [
+export const ownerCases: readonly IdempotencyConformanceCase[] = [
   {
     name: 'gives the stored result to everybody, exactly as it was, up to a megabyte',
     run: (harness) =>

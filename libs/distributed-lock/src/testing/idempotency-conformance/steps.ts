@@ -9,9 +9,9 @@ import type {
   RecordEnding,
   StoredRecord,
   StoredResult,
-} from 'nestjs-distributed-lock';
+} from '../../idempotency/index.js';
 
-import type { IdempotencyHarness } from './contract-case.js';
+import type { IdempotencyStoreHarness } from './conformance-case.js';
 
 /** Far longer than any case runs: what is to last for this long lasts throughout. */
 export const LONG_MS = 60_000;
@@ -53,7 +53,7 @@ export const abandoned: RecordEnding = { kind: 'abandoned', keepMs: LONG_MS };
 export const allEndings: readonly RecordEnding[] = [done('theirs'), freed(true), lapsed(true), abandoned];
 
 export async function withStores(
-  harness: IdempotencyHarness,
+  harness: IdempotencyStoreHarness,
   work: (one: IdempotencyStore, other: IdempotencyStore) => Promise<void>,
 ): Promise<void> {
   const stores = [await harness.connect(), await harness.connect()] as const;

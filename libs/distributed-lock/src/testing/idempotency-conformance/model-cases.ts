@@ -1,9 +1,10 @@
 import assert from 'node:assert/strict';
 import { randomInt } from 'node:crypto';
 
-import { memoryIdempotencyStore, type IdempotencyStore } from 'nestjs-distributed-lock';
+import type { IdempotencyStore } from '../../idempotency/index.js';
+import { memoryIdempotencyStore } from '../../stores/memory/index.js';
 
-import type { ContractCase } from './contract-case.js';
+import type { IdempotencyConformanceCase } from './conformance-case.js';
 import {
   abandoned,
   claimOn,
@@ -65,14 +66,14 @@ function randomStep(below: (limit: number) => number): Step {
 function comparable(answer: unknown): unknown {
   if (typeof answer !== 'object' || answer === null) return answer;
   const hidden = ['fence', 'retryAfterMs', 'leaseRemainingMs', 'expiresInMs'];
-  const entries = Object.entries(answer).map(([name, value]) => [
+  const entries = Object.entries(answer).map(([name, value]: [string, unknown]) => [
     name,
     hidden.includes(name) ? value !== null : value,
   ]);
   return Object.fromEntries(entries);
 }
 
-export const modelCases: readonly ContractCase[] = [
+export const modelCases: readonly IdempotencyConformanceCase[] = [
   {
     name: 'answers random sequences of steps as the transition function does',
     run: (harness) =>
