@@ -5,3 +5,4 @@ export {
   type RedisIdempotencyStoreOptions,
   type RedisStoreOptions,
 } from './stores/redis/index.js';
+export { redlockStore, type RedlockStoreOptions } from './stores/redlock/index.js';

@@ -1,0 +1,2 @@
+export type { RedlockStoreOptions } from './redlock-options.js';
+export { redlockStore } from './redlock-store.js';

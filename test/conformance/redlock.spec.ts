@@ -1,0 +1,4 @@
+import { redlockConforms } from './redlock-conforms.js';
+
+redlockConforms(3, 0);
+redlockConforms(5, 0);
