@@ -1,5 +1,3 @@
-import { createRequire } from 'node:module';
-
 import {
   IdempotencyService,
   isLockError,
@@ -8,9 +6,8 @@ import {
   type Clock,
   type IdempotencyStore,
 } from 'nestjs-distributed-lock';
-import { redisIdempotencyStore } from 'nestjs-distributed-lock/redis';
-import { typeormIdempotencyStore } from 'nestjs-distributed-lock/typeorm';
-import { DataSource } from 'typeorm';
+
+import { storeAt } from './store-at.js';
 
 /** Where a call stops, and waits to be killed or told to go on. */
 export const STEPS = [
@@ -102,21 +99,6 @@ function stopping(store: IdempotencyStore, reach: (step: Step) => Promise<void>)
     purge: (limit, timeoutMs) => store.purge(limit, timeoutMs),
     close: () => store.close(),
   };
-}
-
-function storeAt(place: string): IdempotencyStore {
-  if (place.startsWith('redis:')) return redisIdempotencyStore({ url: place });
-  if (place.startsWith('postgres:')) {
-    return typeormIdempotencyStore({
-      dataSource: new DataSource({ type: 'postgres', url: place }),
-    });
-  }
-  if (place.startsWith('mysql:')) {
-    return typeormIdempotencyStore({ dataSource: new DataSource({ type: 'mysql', url: place }) });
-  }
-  const driver: unknown = createRequire(import.meta.url)('libsql');
-  const dataSource = new DataSource({ type: 'better-sqlite3', driver, database: place, enableWAL: true });
-  return typeormIdempotencyStore({ dataSource });
 }
 
 if (process.argv[2]?.startsWith('{')) {

@@ -4,15 +4,9 @@ import { setImmediate as turn } from 'node:timers/promises';
 
 import { Controller, Module, Param, Post } from '@nestjs/common';
 import { NestFactory } from '@nestjs/core';
-import {
-  DistributedLockModule,
-  Idempotent,
-  memoryStore,
-  type IdempotencyStore,
-} from 'nestjs-distributed-lock';
-import { redisIdempotencyStore } from 'nestjs-distributed-lock/redis';
-import { typeormIdempotencyStore } from 'nestjs-distributed-lock/typeorm';
-import { DataSource } from 'typeorm';
+import { DistributedLockModule, Idempotent, memoryStore } from 'nestjs-distributed-lock';
+
+import { storeAt } from './store-at.js';
 
 /** What the application tells its parent. */
 export type AppNews =
@@ -47,13 +41,8 @@ class Payments {
   }
 }
 
-function storeAt(place: string): IdempotencyStore {
-  if (place.startsWith('redis:')) return redisIdempotencyStore({ url: place });
-  return typeormIdempotencyStore({ dataSource: new DataSource({ type: 'postgres', url: place }) });
-}
-
 const place = process.argv[2];
-if (place?.includes('://')) {
+if (place) {
   const locks = DistributedLockModule.forRoot({
     store: memoryStore(),
     idempotency: { store: storeAt(place) },
