@@ -1,3 +1,4 @@
+export { postgresAdvisoryStore, type PostgresAdvisoryStoreOptions } from './advisory-store/index.js';
 export {
   createLockTables,
   createLockTablesSql,

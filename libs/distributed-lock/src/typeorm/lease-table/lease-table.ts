@@ -44,8 +44,11 @@ export function leaseStatements(dataSource: DataSource, table: string): LeaseSta
   const dialect = dialectOf(dataSource);
   if (dialect === 'sqlite') return sqliteStatements(`"${table}"`);
   if (dialect === 'mysql') return mysqlStatements(table);
+  return postgresStatements(postgresTable(dataSource, table));
+}
+
+/** As SQL, in the schema of the DataSource. */
+export function postgresTable(dataSource: DataSource, table: string): string {
   const { schema } = dataSource.options as { readonly schema?: string };
-  return postgresStatements(
-    schema === undefined ? `"${table}"` : `"${schema.replaceAll('"', '""')}"."${table}"`,
-  );
+  return schema === undefined ? `"${table}"` : `"${schema.replaceAll('"', '""')}"."${table}"`;
 }

@@ -1,0 +1,1 @@
+export { postgresAdvisoryStore, type PostgresAdvisoryStoreOptions } from './postgres-advisory-store.js';
