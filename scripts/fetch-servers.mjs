@@ -6,6 +6,7 @@ import { delimiter, join } from 'node:path';
 import {
   adviceFor,
   cacheFolder,
+  isComplete,
   locate,
   packagesOf,
   programsOf,
@@ -50,7 +51,7 @@ function fetch(kind, apt, workshop) {
   const packages = packagesOf(kind).flatMap((name) => apt.versioned(name));
   const downloads = join(workshop, `${kind}-packages`);
   mkdirSync(downloads);
-  apt.download([...packages, ...apt.missingLibraries(packages)], downloads);
+  apt.download([...packages, ...(isComplete(kind) ? [] : apt.missingLibraries(packages))], downloads);
   const unpacked = join(workshop, kind);
   for (const file of readdirSync(downloads)) run('dpkg', ['-x', join(downloads, file), unpacked]);
   publish(unpacked, join(cacheFolder(), kind));

@@ -7,6 +7,7 @@ import {
   startEtcd,
   startRedis,
   startStopping,
+  startZooKeeper,
   type StoppingProcess,
   type TestServer,
 } from '../servers/index.js';
@@ -17,6 +18,7 @@ import { storeAt } from './store-at.js';
 const kinds = [
   { kind: 'redis', start: () => startRedis() },
   { kind: 'etcd', start: () => startEtcd() },
+  { kind: 'zookeeper', start: () => startZooKeeper() },
 ] as const;
 
 const TTL_MS = 2_000;

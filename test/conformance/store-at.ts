@@ -3,12 +3,13 @@ import { createRequire } from 'node:module';
 import type { LockStore } from 'nestjs-distributed-lock';
 import { etcdStore } from 'nestjs-distributed-lock/etcd';
 import { redisStore } from 'nestjs-distributed-lock/redis';
-import { typeormStore } from 'nestjs-distributed-lock/typeorm';
+import { postgresAdvisoryStore, typeormStore } from 'nestjs-distributed-lock/typeorm';
+import { zookeeperStore } from 'nestjs-distributed-lock/zookeeper';
 import { DataSource } from 'typeorm';
 
 /** Where a child process of a test finds its store. */
 export interface StorePlace {
-  /** `redis://…`, `postgres://…`, `http://…` for etcd, or a path to a SQLite file. */
+  /** `redis://…`, `postgres://…`, `http://…` for etcd, `zookeeper://…`, or a path to a SQLite file. */
   readonly place: string;
   readonly enableWAL?: boolean;
 }
@@ -16,6 +17,11 @@ export interface StorePlace {
 export function storeAt({ place, enableWAL = true }: StorePlace): LockStore {
   if (place.startsWith('redis:')) return redisStore({ url: place });
   if (place.startsWith('http:')) return etcdStore({ hosts: place });
+  if (place.startsWith('zookeeper:')) return zookeeperStore({ hosts: new URL(place).host });
+  if (place.startsWith('postgres+advisory:')) {
+    const url = place.replace('+advisory', '');
+    return postgresAdvisoryStore({ dataSource: new DataSource({ type: 'postgres', url }) });
+  }
   if (place.startsWith('postgres:')) {
     return typeormStore({ dataSource: new DataSource({ type: 'postgres', url: place }) });
   }

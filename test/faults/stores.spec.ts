@@ -3,6 +3,7 @@ import { LockService, type LockEvent, type LockStore } from 'nestjs-distributed-
 import { etcdStore } from 'nestjs-distributed-lock/etcd';
 import { redisStore } from 'nestjs-distributed-lock/redis';
 import { createLockTables, typeormStore } from 'nestjs-distributed-lock/typeorm';
+import { zookeeperStore } from 'nestjs-distributed-lock/zookeeper';
 import { DataSource } from 'typeorm';
 
 import {
@@ -11,13 +12,14 @@ import {
   startPostgres,
   startProxy,
   startRedis,
+  startZooKeeper,
   type TcpProxy,
   type TestServer,
 } from '../servers/index.js';
 
 /** A kind of server, and how a store reaches it on a port of this machine. */
 interface Kind {
-  readonly kind: 'redis' | 'postgres' | 'etcd';
+  readonly kind: 'redis' | 'postgres' | 'etcd' | 'zookeeper';
   start(): Promise<TestServer>;
   storeAt(port: number): LockStore;
 }
@@ -43,6 +45,11 @@ const kinds: readonly Kind[] = [
     kind: 'etcd',
     start: () => startEtcd(),
     storeAt: (port) => etcdStore({ hosts: `http://127.0.0.1:${port}` }),
+  },
+  {
+    kind: 'zookeeper',
+    start: () => startZooKeeper(),
+    storeAt: (port) => zookeeperStore({ hosts: `127.0.0.1:${port}` }),
   },
 ];
 

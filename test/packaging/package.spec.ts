@@ -5,7 +5,14 @@ import { packLibrary, type PackedLibrary } from './packed-library.js';
 import { readmeModule } from './readme-code.js';
 
 const NAME = 'nestjs-distributed-lock';
-const ENTRY_POINTS = [NAME, `${NAME}/redis`, `${NAME}/etcd`, `${NAME}/typeorm`, `${NAME}/testing`];
+const ENTRY_POINTS = [
+  NAME,
+  `${NAME}/redis`,
+  `${NAME}/etcd`,
+  `${NAME}/zookeeper`,
+  `${NAME}/typeorm`,
+  `${NAME}/testing`,
+];
 const COMPILE_AND_PACK_MS = 300_000;
 const COMPILE_MS = 120_000;
 

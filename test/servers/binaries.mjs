@@ -2,18 +2,27 @@
 import { existsSync, lstatSync, mkdirSync, readdirSync, statSync } from 'node:fs';
 import { delimiter, dirname, join } from 'node:path';
 
-/** @typedef {'redis' | 'postgres' | 'mariadb' | 'etcd'} ServerKind */
+/** @typedef {'redis' | 'postgres' | 'mariadb' | 'etcd' | 'zookeeper'} ServerKind */
 
 /**
- * `folder` holds the programs; `libraries` are folders for LD_LIBRARY_PATH, empty when the system's own are enough.
+ * `folder` holds the programs; `libraries` are folders for LD_LIBRARY_PATH, empty when the system's own are enough; `jars`
+ * are what a Java server consists of.
  *
- * @typedef {{ readonly folder: string, readonly libraries: readonly string[] }} Binaries
+ * @typedef {{ readonly folder: string, readonly libraries: readonly string[], readonly jars?: readonly string[] }} Binaries
  */
 
 /** @type {readonly ServerKind[]} */
-export const SERVER_KINDS = ['redis', 'postgres', 'mariadb', 'etcd'];
+export const SERVER_KINDS = ['redis', 'postgres', 'mariadb', 'etcd', 'zookeeper'];
 
-/** @type {Record<ServerKind, { programs: readonly string[], packages: readonly string[], advice: string }>} */
+/**
+ * @typedef {object} Server
+ * @property {readonly string[]} programs
+ * @property {readonly string[]} [jars] of a server that a program of the system runs; only these are ever fetched
+ * @property {readonly string[]} packages
+ * @property {string} advice
+ */
+
+/** @type {Record<ServerKind, Server>} */
 const SERVERS = {
   redis: {
     programs: ['redis-server'],
@@ -38,10 +47,20 @@ const SERVERS = {
     packages: ['etcd-server'],
     advice: 'no etcd was found: install etcd 3.4 or later (Debian, Ubuntu: apt-get install etcd-server)',
   },
+  zookeeper: {
+    programs: ['java'],
+    jars: ['zookeeper', 'zookeeper-jute', 'slf4j-api', 'slf4j-simple', 'metrics-core', 'snappy-java'],
+    packages: ['libzookeeper-java', 'libslf4j-java', 'libdropwizard-metrics-java', 'libsnappy-java'],
+    advice:
+      'no ZooKeeper was found: install Java 11 or later and ZooKeeper 3.5 or later ' +
+      '(Debian, Ubuntu: apt-get install default-jre-headless libzookeeper-java libslf4j-java)',
+  },
 };
 
 /** Where systems keep servers that are not on the PATH of everybody. */
 const SERVER_FOLDERS = ['/usr/sbin', '/usr/local/sbin', '/usr/libexec'];
+
+const JAR_FOLDERS = ['/usr/share/java'];
 
 const REPOSITORY = dirname(dirname(import.meta.dirname));
 
@@ -53,6 +72,8 @@ const REPOSITORY = dirname(dirname(import.meta.dirname));
  * @returns {Binaries | null}
  */
 export function locate(kind) {
+  const { jars } = SERVERS[kind];
+  if (jars) return locateJava(kind, jars);
   const fromCache = process.env['SERVERS_FROM'] === 'cache';
   const system = fromCache ? undefined : systemFolders().find((folder) => hasPrograms(kind, folder));
   return system === undefined ? locateCached(kind) : { folder: system, libraries: [] };
@@ -67,6 +88,13 @@ export const adviceFor = (kind) => SERVERS[kind].advice;
 
 /** @param {ServerKind} kind */
 export const programsOf = (kind) => SERVERS[kind].programs;
+
+/**
+ * Whether it needs nothing but its packages and what the system has.
+ *
+ * @param {ServerKind} kind
+ */
+export const isComplete = (kind) => SERVERS[kind].jars !== undefined;
 
 /** @param {ServerKind} kind */
 export const packagesOf = (kind) => SERVERS[kind].packages;
@@ -83,6 +111,20 @@ export function cacheFolder() {
   const inRepository = join(REPOSITORY, '.cache', 'servers');
   if (process.getuid?.() !== 0 || openToAll(REPOSITORY)) return privateFolder(inRepository);
   return privateFolder('/var/tmp/nestjs-distributed-lock-servers');
+}
+
+/**
+ * @param {ServerKind} kind
+ * @param {readonly string[]} names
+ * @returns {Binaries | null}
+ */
+function locateJava(kind, names) {
+  const folder = systemFolders().find((each) => hasPrograms(kind, each));
+  const fromCache = process.env['SERVERS_FROM'] === 'cache';
+  const folders = [...(fromCache ? [] : JAR_FOLDERS), join(cacheFolder(), kind, 'usr/share/java')];
+  const jars = folders.map((each) => names.map((name) => join(each, `${name}.jar`)));
+  const found = jars.find((paths) => paths.every((path) => existsSync(path)));
+  return folder === undefined || found === undefined ? null : { folder, libraries: [], jars: found };
 }
 
 /** @param {ServerKind} kind */

@@ -6,4 +6,5 @@ export { startPostgres, type PostgresServer } from './postgres-server.js';
 export type { TestServer } from './private-server.js';
 export { startRedis, type RedisServer, type RedisServerOptions } from './redis-server.js';
 export { startProxy, type TcpProxy } from './tcp-proxy.js';
+export { startZooKeeper, startZooKeeperEnsemble, zookeeperWord } from './zookeeper-server.js';
 export { startStopping, type StoppingProcess } from './stopping-process.js';

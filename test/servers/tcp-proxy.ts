@@ -12,10 +12,10 @@ export interface TcpProxy {
   freeze(): void;
   thaw(): void;
   /**
-   * The next `count` chunks of the server's answers never arrive, although the server has done what was asked. A connection
+   * The next `count` chunks of the server's answers, or those after `passing` more, never arrive, although the server has done what was asked. A connection
    * that lost one stays silent from then on (a stream has no holes) until the client ends it, or {@link heal} does.
    */
-  dropReplies(count: number): void;
+  dropReplies(count: number, passing?: number): void;
   /** Answers arrive this much later, in order, from now on. 0 ends the delay. */
   delayReplies(delayMs: number): void;
   /** Ends every fault: silent connections are broken, so that clients connect anew. Resolves when it listens again. */
@@ -36,6 +36,7 @@ class Proxy implements TcpProxy {
   readonly #listener: Server;
   #frozen = false;
   #repliesToDrop = 0;
+  #repliesToPass = 0;
   #replyDelayMs = 0;
 
   constructor(
@@ -62,8 +63,9 @@ class Proxy implements TcpProxy {
     for (const link of this.#links) link.resume();
   }
 
-  dropReplies(count: number): void {
+  dropReplies(count: number, passing = 0): void {
     this.#repliesToDrop = count;
+    this.#repliesToPass = passing;
   }
 
   delayReplies(delayMs: number): void {
@@ -87,12 +89,18 @@ class Proxy implements TcpProxy {
     await closed;
   }
 
+  #drops(): boolean {
+    if (this.#repliesToDrop === 0 || this.#repliesToPass-- > 0) return false;
+    this.#repliesToDrop -= 1;
+    return true;
+  }
+
   #accept(client: Socket): void {
     const link = new Link(
       client,
       connect({ port: this.targetPort, host: '127.0.0.1', allowHalfOpen: true }),
       {
-        drops: () => this.#repliesToDrop > 0 && this.#repliesToDrop-- > 0,
+        drops: () => this.#drops(),
         delayMs: () => this.#replyDelayMs,
         ended: () => this.#links.delete(link),
       },

@@ -77,7 +77,9 @@ export type {
   ReleaseRequest,
   RenewalAnswer,
 } from './lock-store.js';
+export { NativeTokens, requireTokenOffset } from './native-tokens.js';
 export { newOwnerId } from './owner-id.js';
 export { commandTimeoutMs } from './renewals.js';
 export { runOutside } from './section.js';
-export { jittered, NoAnswer, pause, withinTime } from './wait.js';
+export { jittered, pause, withinTime } from './wait.js';
+export { withDeadline } from './with-deadline.js';

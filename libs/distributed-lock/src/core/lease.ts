@@ -119,7 +119,9 @@ export class Lease implements Renewable, AsyncDisposable {
    * @throws {LeaseUncertainError} the store did not answer; the old deadline stands
    */
   async extend(ttlMs: number): Promise<void> {
-    requireDurationMs('ttlMs', ttlMs, { atLeast: Math.max(this.lockStore.minTtlMs, this.terms.minHoldMs) });
+    const { minTtlMs, maxTtlMs } = this.lockStore;
+    const atLeast = Math.max(minTtlMs, this.terms.minHoldMs);
+    requireDurationMs('ttlMs', ttlMs, { atLeast, atMost: maxTtlMs });
     this.assertHeld();
     this.#plan.ttlMs = ttlMs;
     await this.around.renewals.renewAfresh(this);

@@ -93,6 +93,16 @@ describe('an option of a lock (C042)', () => {
     await expect(locks.acquire(KEY, { ttlMs: 999 })).rejects.toThrow('ttlMs is 999');
   });
 
+  it('ttlMs refuses what is longer than the store can keep, and so does extend()', async () => {
+    const { store, locks } = lockBench();
+    Object.assign(store, { maxTtlMs: 40_000 });
+    const refusal = { code: 'LOCK_CONFIG_INVALID', message: expect.stringContaining('at most 40000') };
+    expect(await outcomeOf(locks.acquire(KEY, { ttlMs: 40_001 }))).toMatchObject(refusal);
+    const lease = await locks.acquire(KEY, { ttlMs: 40_000 });
+    expect(await outcomeOf(lease.extend(60_000))).toMatchObject(refusal);
+    await lease.release();
+  });
+
   it('minHoldMs refuses what is longer than the ttl: a crash would free the key too early', async () => {
     const { locks } = lockBench();
     await expect(locks.acquire(KEY, { ttlMs: 1_000, minHoldMs: 1_001 })).rejects.toThrow(

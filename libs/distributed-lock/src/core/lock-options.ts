@@ -59,7 +59,7 @@ export function resolveTiming(options: LockOptions, defaults: LockDefaults, stor
   const waitMs = given(options.waitMs, defaults.waitMs, TIMING_DEFAULTS.waitMs);
   const minHoldMs = given(options.minHoldMs, undefined, TIMING_DEFAULTS.minHoldMs);
   const maxHoldMs = given(options.maxHoldMs, defaults.maxHoldMs, TIMING_DEFAULTS.maxHoldMs);
-  requireDurationMs('ttlMs', ttlMs, { atLeast: store.minTtlMs });
+  requireDurationMs('ttlMs', ttlMs, { atLeast: store.minTtlMs, atMost: store.maxTtlMs });
   requireDurationMs('waitMs', waitMs, { atLeast: 0, infinite: true });
   requireDurationMs('minHoldMs', minHoldMs, { atLeast: 0 });
   requireDurationMs('maxHoldMs', maxHoldMs, { atLeast: 1, infinite: true });
@@ -87,14 +87,21 @@ function given(option: number | undefined, fallback: number | undefined, last: n
 export function requireDurationMs(
   name: string,
   value: unknown,
-  limits: { readonly atLeast: number; readonly infinite?: boolean },
+  limits: {
+    readonly atLeast: number;
+    readonly atMost?: number | undefined;
+    readonly infinite?: boolean;
+  },
 ): asserts value is number {
   const isNumber = typeof value === 'number' && !Number.isNaN(value);
-  const fits = isNumber && value >= limits.atLeast && (Number.isFinite(value) || limits.infinite === true);
+  const finite = isNumber && (Number.isFinite(value) || limits.infinite === true);
+  const { atLeast, atMost = Infinity } = limits;
+  const fits = finite && value >= atLeast && value <= atMost;
   if (fits) return;
   const shown = typeof value === 'string' ? `'${value}'` : String(value);
   throw new LockConfigInvalidError(
-    `${name} is ${shown}; write a number of milliseconds, at least ${limits.atLeast}` +
+    `${name} is ${shown}; write a number of milliseconds, at least ${atLeast}` +
+      `${atMost < Infinity ? `, at most ${atMost}` : ''}` +
       `${limits.infinite ? ' (Infinity is allowed)' : ' and not Infinity'}.`,
   );
 }

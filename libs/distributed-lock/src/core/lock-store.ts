@@ -58,8 +58,10 @@ export interface KeyWatch {
 export interface LockStore {
   /** The kind of store, e.g. `redis`. Names it in errors, events and fence rows. */
   readonly kind: string;
-  /** A shorter ttl is refused before anything is sent. */
+  /** A shorter ttl is refused before anything is sent. May be known only once the store was opened. */
   readonly minTtlMs: number;
+  /** A longer one is, too. Absent where there is no limit. */
+  readonly maxTtlMs?: number;
   /** False where a key cannot stay taken after its session has ended; `minHoldMs` is then refused. */
   readonly keepsReleasedKeys: boolean;
   /** Looks at the server once at boot and rejects with what to change. Absent where there is nothing to look at. */

@@ -1,10 +1,9 @@
 import { randomBytes } from 'node:crypto';
 
-import { LockConfigInvalidError, StoreUnavailableError } from '../../core/index.js';
+import { LockConfigInvalidError, StoreUnavailableError, withDeadline } from '../../core/index.js';
 import type { EtcdCommands } from './etcd-commands.js';
 import { EtcdError, isForbidden, isLoginWrong } from './gateway-answer.js';
 import { leaseOf } from './lease-of.js';
-import { withDeadline } from './with-deadline.js';
 
 const BOOT_TIMEOUT_MS = 5_000;
 

@@ -1,4 +1,4 @@
-import { LockConfigInvalidError } from '../../core/index.js';
+import { LockConfigInvalidError, requireTokenOffset } from '../../core/index.js';
 import type { EtcdCredentials, EtcdTls, GatewaySettings } from './gateway.js';
 
 export interface EtcdStoreOptions {
@@ -27,12 +27,11 @@ interface EtcdSettings {
 export function settingsOf(options: EtcdStoreOptions): EtcdSettings {
   const { hosts, auth, tls, keyPrefix = 'lock/', tokenOffset = 0 } = options;
   if (keyPrefix === '') throw new LockConfigInvalidError('keyPrefix is empty; write one like "lock/".');
-  if (!Number.isSafeInteger(tokenOffset) || tokenOffset < 0) {
-    throw new LockConfigInvalidError(
-      `tokenOffset is ${String(tokenOffset)}; write the largest token of the store before, a whole number from 0 to 2^53 - 1.`,
-    );
-  }
-  return { gateway: { hosts: hostsOf(hosts), auth, tls }, keyPrefix, tokenOffset };
+  return {
+    gateway: { hosts: hostsOf(hosts), auth, tls },
+    keyPrefix,
+    tokenOffset: requireTokenOffset(tokenOffset),
+  };
 }
 
 function hostsOf(hosts: string | readonly string[] | undefined): URL[] {

@@ -1,4 +1,6 @@
 import {
+  NativeTokens,
+  withDeadline,
   type Busy,
   type Claim,
   type Grant,
@@ -14,7 +16,6 @@ import { settingsOf, type EtcdStoreOptions } from './etcd-options.js';
 import { Gateway } from './gateway.js';
 import { leaseOf } from './lease-of.js';
 import { ReleaseWatch } from './release-watch.js';
-import { withDeadline } from './with-deadline.js';
 
 /**
  * Locks in etcd 3.4 or newer, through its JSON gateway and without a client library.
@@ -37,17 +38,17 @@ class EtcdStore implements LockStore {
   readonly kind = 'etcd';
   readonly keepsReleasedKeys = false;
   readonly #commands: EtcdCommands;
+  readonly #tokens: NativeTokens;
   readonly #watch: ReleaseWatch;
   /** The shortest lease of the server: what it made of the shortest that we asked for. */
   #minSeconds = 1;
-  /** The highest revision that made one of our keys. */
-  #newestRevision = 0;
 
   constructor(
     private readonly gateway: Gateway,
     private readonly keyPrefix: string,
-    private readonly tokenOffset: number,
+    tokenOffset: number,
   ) {
+    this.#tokens = new NativeTokens('revision of etcd', tokenOffset);
     this.#commands = new EtcdCommands(gateway);
     this.#watch = new ReleaseWatch(gateway, keyPrefix);
   }
@@ -101,33 +102,16 @@ class EtcdStore implements LockStore {
     const kept = await this.#commands.grantLease(leaseId, secondsOf(claim), signal);
     if (kept < secondsOf(claim))
       throw new Error(`etcd keeps the lease for ${kept} s only, which is too short`);
-    const newestBefore = this.#newestRevision;
+    const newestBefore = this.#tokens.newest;
     const { created, record } = await this.#commands.create(
       this.#keyOf(claim),
       claim.ownerId,
       leaseId,
       signal,
     );
-    if (created && record) return this.#granted(record, newestBefore);
+    if (created && record) return this.#tokens.grant(record.createRevision, newestBefore);
     if (record?.value !== claim.ownerId) await this.#commands.revokeLease(leaseId, signal);
     return record ? this.#found(claim, record, signal) : { kind: 'busy', retryAfterMs: 0 };
-  }
-
-  #granted({ createRevision }: KeyRecord, newestBefore: number): Grant {
-    const token = createRevision + this.tokenOffset;
-    if (!Number.isSafeInteger(token) || createRevision <= 0) {
-      throw new Error(
-        `etcd's revision ${createRevision} plus tokenOffset is no safe integer; lower tokenOffset`,
-      );
-    }
-    if (createRevision <= newestBefore) {
-      throw new Error(
-        `etcd answered with revision ${createRevision} after ${newestBefore}: it was restored or has lost its data, and ` +
-          `tokens would fall. Set tokenOffset above ${newestBefore + this.tokenOffset} and start again.`,
-      );
-    }
-    this.#newestRevision = Math.max(this.#newestRevision, createRevision);
-    return { kind: 'granted', token };
   }
 
   async #found(claim: Claim, record: KeyRecord, signal: AbortSignal): Promise<Grant | Busy> {
@@ -148,7 +132,7 @@ class EtcdStore implements LockStore {
   async #sentTwice(claim: Claim, record: KeyRecord, signal: AbortSignal): Promise<Grant> {
     const [answer] = await this.#renew([claim], signal);
     if (answer !== 'renewed') throw new Error('the grant ended while it was asked for again');
-    return this.#granted(record, 0);
+    return this.#tokens.grant(record.createRevision, 0);
   }
 
   /**

@@ -1,6 +1,10 @@
-import { NoAnswer } from '../../core/index.js';
+import { NoAnswer } from './wait.js';
 
-/** Ends all commands of `work` when its time is over. */
+/**
+ * For stores whose driver can be told to stop: ends all that `work` has sent and not heard of when its time is over.
+ *
+ * @throws {NoAnswer} its time is over
+ */
 export async function withDeadline<T>(
   timeoutMs: number,
   work: (signal: AbortSignal) => Promise<T>,

@@ -1,0 +1,128 @@
+import type { ConnectionSlots, Slotted } from './connection-slots.js';
+import { ConnectionLost, SessionEnded, type ZkConnection } from './zk-connection.js';
+import { hasZkCode, NO_TICKET, ZkCode, type SessionTicket } from './zk-packets.js';
+
+/** For a session of which nothing is known but that it is to end soon. */
+const SHORT_MS = 1_000;
+
+export type OpenConnection = (
+  ticket: SessionTicket,
+  timeoutMs: number,
+  signal: AbortSignal,
+) => Promise<ZkConnection>;
+
+/**
+ * The session that one lock lives in.
+ *
+ * It is kept alive by renewals alone: there are no pings. Between them it needs no connection, and goes on with the next.
+ */
+export class HoldSession implements Slotted {
+  #connection: ZkConnection | undefined;
+  #asked = 0;
+  /** What the server was asked for last. */
+  #timeoutMs = SHORT_MS;
+  /** Commands take turns: a second connection to the session would end the first. */
+  #turn: Promise<unknown> = Promise.resolve();
+
+  constructor(
+    private readonly connect: OpenConnection,
+    private readonly slots: ConnectionSlots,
+    public ticket: SessionTicket = NO_TICKET,
+  ) {}
+
+  /** True once the server has said that there is such a session. */
+  get begun(): boolean {
+    return this.ticket.id !== 0n;
+  }
+
+  get inUse(): boolean {
+    return this.#asked > 0;
+  }
+
+  /**
+   * Lets `work` use a connection in this session, whose timeout is `timeoutMs` from then on; undefined leaves it. Begins the
+   * session if it is new.
+   *
+   * @throws {SessionEnded} there is no such session any more
+   */
+  use<T>(
+    timeoutMs: number | undefined,
+    signal: AbortSignal,
+    work: (connection: ZkConnection) => Promise<T>,
+  ): Promise<T> {
+    this.#asked += 1;
+    const turn = this.#turn.then(() => this.#inTurn(timeoutMs, signal, work));
+    this.#turn = turn.catch(() => undefined);
+    return turn.finally(() => {
+      this.#asked -= 1;
+      this.slots.changed(this, !this.#connection?.open);
+    });
+  }
+
+  /** Gives the connection up; the session goes on at the server. */
+  vacate(): void {
+    const connection = this.#connection;
+    this.#connection = undefined;
+    connection?.destroy();
+  }
+
+  async #inTurn<T>(
+    timeoutMs: number | undefined,
+    signal: AbortSignal,
+    work: (connection: ZkConnection) => Promise<T>,
+  ): Promise<T> {
+    signal.throwIfAborted();
+    try {
+      return await work(await this.#connected(timeoutMs, signal));
+    } catch (error) {
+      if (isMoved(error)) this.vacate();
+      if (!this.#connection?.open) this.#connection = undefined;
+      throw error;
+    }
+  }
+
+  async #connected(wishMs: number | undefined, signal: AbortSignal): Promise<ZkConnection> {
+    const timeoutMs = wishMs ?? this.#timeoutMs;
+    if (this.#connection?.open && this.#timeoutMs === timeoutMs) {
+      this.slots.used(this);
+      return this.#connection;
+    }
+    this.vacate();
+    await this.slots.enter(this, signal);
+    const connection = await this.connect(this.ticket, timeoutMs, signal);
+    connection.onClose = () => this.slots.changed(this, true);
+    this.#connection = connection;
+    this.ticket = connection.ticket;
+    this.#timeoutMs = timeoutMs;
+    if (connection.timeoutMs < timeoutMs) throw new TimeoutTooLong(timeoutMs, connection.timeoutMs);
+    return connection;
+  }
+}
+
+/**
+ * Does once more what is the same when it is done twice: a kept connection may have broken long ago, and the session may
+ * have been used from elsewhere, which ends it.
+ */
+export async function twice<T>(signal: AbortSignal, step: () => Promise<T>): Promise<T> {
+  try {
+    return await step();
+  } catch (error) {
+    if (signal.aborted || !(error instanceof ConnectionLost || isMoved(error))) throw error;
+    return step();
+  }
+}
+
+const isMoved = (error: unknown): boolean => hasZkCode(error, ZkCode.sessionMoved);
+
+export class TimeoutTooLong extends Error {
+  override readonly name = 'TimeoutTooLong';
+
+  constructor(askedMs: number, keptMs: number) {
+    super(
+      `ZooKeeper keeps sessions for ${keptMs} ms at most, and ttlMs is ${askedMs}: ` +
+        'use a shorter ttlMs, or raise maxSessionTimeout of the server',
+    );
+  }
+}
+
+export const isSessionEnded = (error: unknown): boolean => error instanceof SessionEnded;
