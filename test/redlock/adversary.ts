@@ -5,12 +5,14 @@ import { redlockStore, type RedisClient } from 'nestjs-distributed-lock/redis';
 import type { LockStore } from 'nestjs-distributed-lock';
 
 import type { Dice } from './dice.js';
-import { nameOf, ScriptTexts, type Rewrite, type ScriptName } from './script-texts.js';
+import { nameOf, ScriptTexts, type ScriptName } from './script-texts.js';
 
 /** One command on its way to a server, or to be delivered once more. */
 export interface Command {
   readonly server: number;
   readonly script: ScriptName;
+  /** Whose grant it is about; nothing for commands about servers and about several grants. */
+  readonly owner: string | undefined;
   /** Carries it out on the real server, and does not tell the sender. */
   execute(): Promise<unknown>;
   /** Undefined for a command that is delivered a second time. */
@@ -100,10 +102,9 @@ export class Adversary {
     const rewritten = this.rewrite(text, server);
     const execute = (): Promise<unknown> => (this.servers[server] as Redis).eval(rewritten, keys, ...input);
     if (this.undisturbed.includes(script)) return execute();
+    const owner = script === 'grant' || script === 'raise' ? input[keys + 1] : undefined;
     return new Promise((tell, fail) =>
-      this.pending.push({ server, script, execute, sender: { tell, fail } }),
+      this.pending.push({ server, script, owner, execute, sender: { tell, fail } }),
     );
   }
 }
-
-export type { Rewrite };
