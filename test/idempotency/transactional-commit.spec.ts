@@ -1,42 +1,14 @@
 import { randomUUID } from 'node:crypto';
 
 import { IdempotencyService, type IdempotencyStore } from 'nestjs-distributed-lock';
-import type { DataSource } from 'typeorm';
 
 import { startProxy, type TcpProxy } from '../servers/index.js';
 import { describeOnEachDatabase } from '../typeorm/databases.js';
 import { elsewhere } from '../typeorm/owners.js';
+import { CommitFaults, connectionLost as lost } from './commit-faults.js';
 import { codeOf, effect, TransactionalPlace, type Replica } from './transactional-place.js';
 
 const MODES = ['first', 'inside'] as const;
-
-/** What becomes of the next COMMIT. */
-type Fate = (commit: () => Promise<unknown>) => Promise<unknown>;
-
-class CommitFaults {
-  next: Fate | undefined;
-
-  /** Before the guards are put on, so that it stands behind them. */
-  readonly prepare = ({ driver }: DataSource): void => {
-    const create = driver.createQueryRunner.bind(driver);
-    const seen = new WeakSet<object>();
-    driver.createQueryRunner = (mode) => {
-      const runner = create(mode);
-      if (seen.has(runner)) return runner;
-      seen.add(runner);
-      const query = runner.query.bind(runner) as (...args: unknown[]) => Promise<unknown>;
-      runner.query = (async (...args: unknown[]) => {
-        const fate = args[0] === 'COMMIT' ? this.next : undefined;
-        if (!fate) return query(...args);
-        this.next = undefined;
-        return fate(() => query('COMMIT'));
-      }) as typeof runner.query;
-      return runner;
-    };
-  };
-}
-
-const lost = (): Error => Object.assign(new Error('connection lost'), { code: 'ECONNRESET' });
 
 describeOnEachDatabase('a COMMIT without an answer', (start, type) => {
   /** SQLite commits in this very process. */
@@ -64,7 +36,7 @@ describeOnEachDatabase('a COMMIT without an answer', (start, type) => {
     };
 
     it('that was not carried out is a failure, after which the next call runs', async () => {
-      faults.next = () => Promise.reject(lost());
+      faults.loseNextCommit();
       expect(await codeOf(call(replica, 'one'))).toBe('ECONNRESET');
       expect(await place.effectsOf(key)).toEqual([]);
       expect(await call(other, 'two')).toBe('two');
@@ -73,10 +45,7 @@ describeOnEachDatabase('a COMMIT without an answer', (start, type) => {
 
     if (answersGetLost)
       it('that was carried out is a success, and its effect is there once', async () => {
-        faults.next = async (commit) => {
-          await commit();
-          throw lost();
-        };
+        faults.loseNextAnswer();
         expect(await call(replica, 'one')).toBe('one');
         expect(await call(other, 'two')).toBe('one');
         expect(await place.effectsOf(key)).toEqual(['one']);

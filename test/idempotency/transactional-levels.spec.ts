@@ -29,6 +29,33 @@ describeOnEachDatabase('a transactional call at its level of isolation', (start,
   });
   afterAll(() => place.stop());
 
+  if (type === 'postgres')
+    it('completes a long body also where the level is the default of the database', async () => {
+      const setDefault = (change: string): Promise<unknown> =>
+        place.plain.query(
+          `DO $$ BEGIN EXECUTE format('ALTER DATABASE %I ${change}', current_database()); END $$`,
+        );
+      await setDefault('SET default_transaction_isolation = serializable');
+      const strict = await place.replica();
+      const key = randomUUID();
+      const level = await strict.service.runOnce(
+        key,
+        { transactional: true, leaseMs: 300 },
+        async (attempt) => {
+          const endsAtMs = performance.now() + 250; // two renewals
+          while (performance.now() < endsAtMs) {
+            await transactionManager().query(ANY_READ);
+            await sleep(30);
+          }
+          await effect(key)(attempt);
+          return transactionManager().query<unknown>('SHOW transaction_isolation');
+        },
+      );
+      await setDefault('RESET default_transaction_isolation');
+      expect(level).toEqual([{ transaction_isolation: 'serializable' }]);
+      expect(await place.effectsOf(key)).toEqual(['effect']);
+    });
+
   describe.each(LEVELS[type] ?? [])('%s', (isolation) => {
     const transactional = { isolation };
     let key: string;

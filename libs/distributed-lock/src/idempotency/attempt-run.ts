@@ -21,7 +21,9 @@ export class AttemptRun<T> {
   #over = false;
   /** The transaction has all it needs to commit: from here on it may have. */
   #handedIn = false;
-  #committed = false;
+  #committed: { readonly value: T } | undefined;
+  /** The transaction of the body that was begun last, and its end. */
+  #transaction: Promise<T> | undefined;
   readonly #startedAtMs: number;
   readonly #endings: AttemptEndings<T>;
 
@@ -68,21 +70,27 @@ export class AttemptRun<T> {
   }
 
   async #attempt(work: IdempotentWork<T>): Promise<T> {
-    const { around, transactional } = this.options;
-    const body = async (): Promise<T> => {
-      this.#begun = true;
-      return transactional ? this.#inTransaction(transactional, work) : work(this.record);
-    };
+    const { around } = this.options;
+    const body = (): Promise<T> => this.#body(work);
     let value: T;
     try {
       value = await this.#inside(() => (around ? around(body) : body()));
+      await this.#transaction; // what is around it may have dropped its error
     } catch (error) {
-      return this.#fail(error);
+      if (!this.#committed) return this.#fail(error);
     }
-    if (this.#committed) return this.#tellCompleted(value);
-    if (this.#begun) return this.#complete(value);
+    if (this.#committed) return this.#tellCompleted(this.#committed.value);
+    if (this.#begun) return this.#complete(value!);
     await this.record.settle(this.#endings.freed(false)); // skipped: somebody else may still have to do it
-    return value;
+    return value!;
+  }
+
+  async #body(work: IdempotentWork<T>): Promise<T> {
+    const { transactional } = this.options;
+    this.#begun = true;
+    if (!transactional) return work(this.record);
+    if (this.#committed) return this.#committed.value;
+    return (this.#transaction = this.#inTransaction(transactional, work));
   }
 
   /** Here the record is completed by the transaction of the body, or by nobody. */
@@ -98,7 +106,7 @@ export class AttemptRun<T> {
       return ending;
     });
     if (answer === 'refused') throw this.record.lossOf({ value });
-    this.#committed = true;
+    this.#committed = { value };
     this.record.leave();
     return value;
   }
@@ -123,6 +131,7 @@ export class AttemptRun<T> {
     if (answer === 'refused' && this.#begun) return this.#adopt(() => this.record.lossOf({ cause: error }));
     if (answer === 'unanswered' && this.#handedIn)
       return this.#adopt(() => commitInDoubt(this.context, error));
+    if (ending.kind === 'done' && this.#handedIn) return this.#unlessCommitted(error);
     throw error;
   }
 
@@ -134,13 +143,26 @@ export class AttemptRun<T> {
     return answer;
   }
 
+  /** Done by this owner may mean with this error, or by a COMMIT without an answer. */
+  async #unlessCommitted(error: unknown): Promise<T> {
+    const result = await this.#recordedResult();
+    if (!result) throw commitInDoubt(this.context, error);
+    if (result.outcome === 'error') throw error;
+    return this.replay(result);
+  }
+
   /** If the record is done, what it says is the answer, whoever did it: all callers of one key get the same one. */
   async #adopt(otherwise: () => Error): Promise<T> {
+    const result = await this.#recordedResult();
+    if (!result) throw otherwise();
+    return this.replay(result);
+  }
+
+  async #recordedResult(): Promise<StoredResult | null> {
     const { store, clock, leaseMs, identity } = this.context;
     const timeoutMs = commandTimeoutMs(leaseMs);
     const read = withinTime(clock, timeoutMs, () => store.read(identity.id, timeoutMs));
     const record = await read.catch(() => null); // then the answer is not known here
-    if (!record?.result || !sameRequest(record.fingerprint, this.options.fingerprint)) throw otherwise();
-    return this.replay(record.result);
+    return record && sameRequest(record.fingerprint, this.options.fingerprint) ? record.result : null;
   }
 }

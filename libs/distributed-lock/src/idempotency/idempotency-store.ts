@@ -86,6 +86,8 @@ export interface OwnedClaim {
   readonly ownerId: string;
   /** For this long nobody else may take the record, if it is not renewed. */
   readonly remainingMs: number;
+  /** For a transaction whose snapshot turns out to be older than any renewal: see `renewable`. */
+  stopRenewing(): void;
 }
 
 /** A store whose records lie in the database that bodies write to, so that effects and completion commit together or not. */

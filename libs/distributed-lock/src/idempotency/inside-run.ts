@@ -34,6 +34,8 @@ export class InsideRun<T> {
   #over = false;
   #value: T | undefined;
   #rejected = false;
+  #answered: { readonly value: T } | undefined;
+  #last: Promise<T> | undefined;
   readonly #startedAtMs: number;
   readonly #endings: AttemptEndings<T>;
 
@@ -55,9 +57,13 @@ export class InsideRun<T> {
       throw keyReused(this.context);
     if (earlier?.result) return this.#replayed(earlier.result);
     const { around } = this.options;
+    const body = (): Promise<T> => (this.#last = this.#answer(work));
     try {
-      const body = (): Promise<T> => this.#once(work);
-      return await (around ? around(body) : body());
+      const value = await (around ? around(body) : body());
+      return this.#last ? await this.#last : value; // what is around it may have dropped its error
+    } catch (error) {
+      if (!this.#answered) throw error;
+      return this.#answered.value;
     } finally {
       this.#over = true;
     }
@@ -72,6 +78,12 @@ export class InsideRun<T> {
       this.context.tell({ type: 'store-unanswered', step: 'claim', cause });
       throw unavailable(this.context, cause);
     }
+  }
+
+  async #answer(work: IdempotentWork<T>): Promise<T> {
+    const value = await this.#once(work);
+    this.#answered = { value };
+    return value;
   }
 
   async #once(work: IdempotentWork<T>): Promise<T> {
@@ -108,6 +120,8 @@ export class InsideRun<T> {
   async #transact(work: IdempotentWork<T>): Promise<ClaimAnswer> {
     const claim = claimBy(newOwnerId(), this.context, this.options);
     const { isolation } = this.options.transactional ?? {};
+    this.#claimed = undefined;
+    this.#begun = false;
     try {
       const attempt = (claimed: Claimed): Promise<RecordEnding> => this.#attempt(claimed, work);
       return believed(await this.transactions.claimWithin(claim, isolation, attempt));
@@ -155,7 +169,7 @@ export class InsideRun<T> {
   async #rolledBack(ownerId: string, error: unknown): Promise<ClaimAnswer> {
     const { store, clock, leaseMs, identity, tell } = this.context;
     const timeoutMs = commandTimeoutMs(leaseMs);
-    const ending = await this.#endings.after(error, this.#begun);
+    const ending = await this.#ending(error);
     try {
       const claim = claimBy(ownerId, this.context, this.options);
       const answer = await withinTime(clock, timeoutMs, () => store.claim(claim, timeoutMs));
@@ -169,6 +183,11 @@ export class InsideRun<T> {
     if (ending.kind !== 'abandoned')
       tell({ type: 'failed', attempt: this.#claimed?.attempt ?? 1, ending: ending.kind, cause: error });
     throw error;
+  }
+
+  /** Without a body there was only a hook about an attempt that crashed: the next caller asks again. */
+  async #ending(error: unknown): Promise<RecordEnding> {
+    return this.#begun ? this.#endings.after(error, true) : { kind: 'lapsed', countsAttempt: false };
   }
 
   #replayed(result: Parameters<Replay<T>>[0]): Promise<T> {

@@ -52,15 +52,26 @@ async function limitIdling(
 ): Promise<void> {
   switch (dialectOf(dataSource)) {
     case 'postgres':
-      return void (await runner.query(
-        `SELECT set_config(name, CASE WHEN CAST(setting AS bigint) BETWEEN 1 AND ${limitMs} THEN setting ELSE '${limitMs}' END, true) ` +
-          "FROM pg_settings WHERE name = 'idle_in_transaction_session_timeout'",
-      ));
+      return limitIdlingOnPostgres(transactions, runner, limitMs);
     case 'mysql':
       return limitIdlingOnMariaDb(transactions, runner, Math.ceil(limitMs / 1_000));
     case 'sqlite':
       return;
   }
+}
+
+/** Asks for the level by the way: it may be the default of the server, the database or the user. */
+async function limitIdlingOnPostgres(
+  transactions: DataSourceGuard['transactions'],
+  runner: QueryRunner,
+  limitMs: number,
+): Promise<void> {
+  const [found] = (await runner.query(
+    `SELECT set_config(name, CASE WHEN CAST(setting AS bigint) BETWEEN 1 AND ${limitMs} THEN setting ELSE '${limitMs}' END, true), ` +
+      "current_setting('transaction_isolation') AS level FROM pg_settings WHERE name = 'idle_in_transaction_session_timeout'",
+  )) as readonly { readonly level: string }[];
+  const transaction = transactions.of(runner);
+  if (transaction) transaction.oneSnapshot = !found?.level.startsWith('read');
 }
 
 /** MySQL has no such limit, and reads the rest as a comment. The limit is the connection's, so it is put back afterwards. */

@@ -13,6 +13,7 @@ import { fenceTable, type FenceRows } from '../fence/index.js';
 import { GuardExpressions } from './guard-expression.js';
 import { GuardedValues } from './guarded-values.js';
 import { JunctionGuard } from './junction-guard.js';
+import { KeptWrites } from './kept-writes.js';
 import { PoolWaits } from './pool-waits.js';
 import { Proofs } from './proofs.js';
 import { Refusals } from './refusals.js';
@@ -63,6 +64,7 @@ export function guardParts({
   return {
     entityOf,
     expressions,
+    keptWrites: new KeptWrites(dialect, transactions),
     pins: new FencePins(fence, rows, transactions),
     poolWaits: new PoolWaits(dataSource, transactions),
     proofs,

@@ -3,6 +3,7 @@ import type { QueryRunner } from 'typeorm';
 import { FencedOutError } from '../../core/index.js';
 import type { FencePins } from './fence-pins.js';
 import { type GuardExpressions, isLaxSession } from './guard-expression.js';
+import type { KeptWrites } from './kept-writes.js';
 import { override } from './override.js';
 import { isAboutToken, isRefusedNull } from './refused-null.js';
 import type { PoolWaits } from './pool-waits.js';
@@ -16,6 +17,7 @@ import type { Transactions } from './transactions.js';
 type Query = (sql: string, parameters?: unknown[], structured?: boolean) => Promise<unknown>;
 
 export interface RunnerGuardParts {
+  readonly keptWrites: KeptWrites;
   readonly net: StatementNet;
   readonly transactions: Transactions;
   readonly expressions: GuardExpressions;
@@ -68,8 +70,8 @@ export class RunnerGuard {
   }
 
   async #run(runner: QueryRunner, sql: string, send: () => Promise<unknown>): Promise<unknown> {
-    const { transactions, net, pins, sqlite } = this.parts;
-    if (transactions.passesBy(runner)) net.requireReading(sql);
+    const { transactions, keptWrites, net, pins, sqlite } = this.parts;
+    keptWrites.requireInside(runner, sql);
     const outer = transactions.of(runner);
     const control = transactions.beforeStatement(runner, sql);
     try {
@@ -89,6 +91,7 @@ export class RunnerGuard {
     const stream = runner.stream.bind(runner);
 
     override(runner, 'stream', async (sql, ...rest) => {
+      this.parts.keptWrites.requireInside(runner, sql);
       this.parts.transactions.beforeStatement(runner, sql);
       this.parts.net.admit(sql);
       return stream(sql, ...rest);
@@ -111,6 +114,7 @@ export class RunnerGuard {
     override(runner, 'release', async () => {
       // A pool would hand the open transaction, with its locks and pins, to whoever comes next. SQLite has no pool.
       if (transactions.of(runner) && !this.parts.sqlite) {
+        transactions.mayEnd(runner);
         await runner.query('ROLLBACK').catch(() => undefined); // on a connection that is gone, the server has done it
         transactions.ended(runner);
       }

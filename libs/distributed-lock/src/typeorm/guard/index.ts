@@ -7,5 +7,6 @@ export {
   guardOf,
   guardsOfLease,
 } from './guard-data-source.js';
-export { type Isolation, RolledBackAtCommitError } from './transactions.js';
+export { RolledBackAtCommitError } from './rolled-back-at-commit.js';
+export type { Isolation } from './transactions.js';
 export { Unfenced, unfenced } from './unfenced.js';

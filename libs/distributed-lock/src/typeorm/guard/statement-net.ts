@@ -1,6 +1,5 @@
 import type { EntityMetadata } from 'typeorm';
 
-import { OutsideTransactionError } from '../../core/index.js';
 import type { CallSites } from './call-sites.js';
 import { type Dialect, type SqlWrite, writesOf, type WriteVerb } from '../sql/index.js';
 import type { FencedEntity, FencedJunction } from '../entities/index.js';
@@ -72,18 +71,6 @@ export class StatementNet {
     const stamps = this.#takeStamps(writes);
     if (stamps.length === 0) for (const write of writes) this.#refuse(write);
     return stamps;
-  }
-
-  /** @throws {OutsideTransactionError} it writes, beside a transaction that has to hold everything */
-  requireReading(sql: string): void {
-    const [write] = writesOf(this.dialect, sql);
-    if (!write || unfencedReason() !== undefined) return;
-    throw new OutsideTransactionError(
-      `A write to ${write.table.join('.')} went beside the transaction of an idempotent call, so it would stay when that is ` +
-        'rolled back, and be done again. It was not sent; use transactionManager(), or ' +
-        "unfenced('why', () => …) for what may happen more than once.",
-      {},
-    );
   }
 
   /** The entity whose guard `sql` carries. */

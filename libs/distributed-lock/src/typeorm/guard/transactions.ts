@@ -5,6 +5,8 @@ import type { QueryRunner } from 'typeorm';
 import { contextLeases, FencedOutError, type Lease } from '../../core/index.js';
 import { driverCode } from '../sql/index.js';
 import { currentOperation } from './operations.js';
+import { RolledBackAtCommitError } from './rolled-back-at-commit.js';
+import { type Control, controlOf } from './transaction-control.js';
 import { unfencedReason } from './unfenced.js';
 
 /** A transaction of a guarded DataSource, from BEGIN to COMMIT or ROLLBACK. */
@@ -17,45 +19,43 @@ export interface Transaction {
   /** What its BEGIN asked for; undefined: the default of the database, or begun in SQL. */
   readonly isolation: Isolation | undefined;
   open: boolean;
-  /** Whatever is written in its call chain has to be a part of it. */
-  keepsAllWrites: boolean;
+  /** Set: whatever is written in its call chain has to be a part of it. */
+  kept: KeptStage | undefined;
   /** The refusal after which it must not commit, even if user code swallows it. */
   doom: FencedOutError | undefined;
   /** After this the server has rolled it back by itself, and later statements would commit one by one. */
   undoneBy: Error | undefined;
+  /** It goes on seeing what it saw first; undefined: nobody has asked. */
+  oneSnapshot: boolean | undefined;
   /** SQL that puts a setting of the connection back when it has ended. */
   afterwards: string | undefined;
 }
 
 export type Isolation = NonNullable<Parameters<QueryRunner['startTransaction']>[0]>;
 
-type Control = 'begin' | 'commit' | 'rollback' | null;
+/** `complete`: whoever began it is about to end it. `ending`: COMMIT or ROLLBACK has been sent, and is not answered. */
+type KeptStage = 'open' | 'complete' | 'ending' | 'committed' | 'rolled back';
 
 interface Mark {
   readonly transaction: Transaction;
   readonly outer: Mark | undefined;
 }
 
-const UNHARMED = { keepsAllWrites: false, doom: undefined, undoneBy: undefined, afterwards: undefined };
+const UNHARMED = {
+  kept: undefined,
+  doom: undefined,
+  undoneBy: undefined,
+  oneSnapshot: undefined,
+  afterwards: undefined,
+};
 const NOWHERE = { transaction: { open: false } as Transaction };
-
-/** PostgreSQL rolled back what was to be committed, because a statement of it had failed. Nothing of it was written. */
-export class RolledBackAtCommitError extends Error {
-  override readonly name = 'RolledBackAtCommitError';
-
-  constructor() {
-    super(
-      'PostgreSQL rolled this transaction back at COMMIT, because one of its statements had failed before. ' +
-        'Nothing of it was written; do not swallow errors of statements, or wrap these in a transaction of their own.',
-    );
-  }
-}
 
 /** Watches the transactions of one DataSource, statement by statement, so that no way to begin or end one is missed. */
 export class Transactions {
   readonly #open = new WeakMap<QueryRunner, Transaction>();
   readonly #marks = new AsyncLocalStorage<Mark>();
   readonly #commitTags = new WeakMap<QueryRunner, unknown>();
+  readonly #lastKept = new WeakMap<QueryRunner, Transaction>();
 
   /** @param oneConnectionForAll statements of other call chains come between those of a transaction, as on SQLite */
   constructor(private readonly oneConnectionForAll: boolean) {
@@ -124,14 +124,34 @@ export class Transactions {
   /** From now on a write of its call chain that goes through another runner is refused. */
   keepAllWrites(runner: QueryRunner): void {
     const transaction = this.of(runner);
-    if (transaction) transaction.keepsAllWrites = true;
+    if (!transaction) return;
+    transaction.kept = 'open';
+    this.#lastKept.set(runner, transaction);
+  }
+
+  /** Nothing more is to come into the transaction: it may be ended. */
+  mayEnd(runner: QueryRunner): void {
+    const transaction = this.of(runner);
+    if (transaction?.kept) transaction.kept = 'complete';
   }
 
   /** True when a transaction that keeps all writes is open in this call chain, and `runner` is not its. */
   passesBy(runner: QueryRunner): boolean {
-    return this.enclosing().some(
-      (transaction) => transaction.keepsAllWrites && transaction.runner !== runner,
-    );
+    return this.enclosing().some(({ kept, runner: own }) => kept !== undefined && own !== runner);
+  }
+
+  /** True when the transaction that this statement belongs to keeps all writes, and is not complete. */
+  isKeptOpen(runner: QueryRunner): boolean {
+    const transaction = this.of(runner);
+    return transaction?.kept === 'open' && (!this.oneConnectionForAll || this.current() === transaction);
+  }
+
+  /** True when the transaction that this statement was meant for is ending, or was rolled back: it would stand by itself. */
+  comesLate(runner: QueryRunner): boolean {
+    if (!this.oneConnectionForAll) return isLate(this.#lastKept.get(runner));
+    for (let mark = this.#marks.getStore(); mark; mark = mark.outer)
+      if (isLate(mark.transaction)) return true;
+    return false;
   }
 
   /** Tells of the error of a statement. */
@@ -158,15 +178,20 @@ export class Transactions {
       if (transaction.undoneBy) throw transaction.undoneBy;
     }
     if (control === 'begin') this.markChain(runner);
+    if (transaction?.kept && isPart && (control === 'commit' || control === 'rollback'))
+      transaction.kept = 'ending';
     if (control === 'commit') for (const lease of transaction?.leases ?? []) lease.assertHeld();
     return control;
   }
 
   /** After a statement was done. @throws {RolledBackAtCommitError} the server says that COMMIT did the opposite */
   afterStatement(runner: QueryRunner, control: Control): void {
-    if (control === 'commit' || control === 'rollback') this.ended(runner);
-    if (control === 'commit' && this.#commitTags.get(runner) === 'ROLLBACK')
-      throw new RolledBackAtCommitError();
+    if (control !== 'commit' && control !== 'rollback') return;
+    const rolledBack = control === 'rollback' || this.#commitTags.get(runner) === 'ROLLBACK';
+    const transaction = this.of(runner);
+    if (transaction?.kept) transaction.kept = rolledBack ? 'rolled back' : 'committed';
+    this.ended(runner);
+    if (control === 'commit' && rolledBack) throw new RolledBackAtCommitError();
   }
 
   /** The word with which PostgreSQL answered COMMIT, which TypeORM only shows to subscribers. */
@@ -204,19 +229,12 @@ function openMark(mark: Mark | undefined): Mark | undefined {
   return open;
 }
 
+function isLate(transaction: Transaction | undefined): boolean {
+  return transaction?.kept === 'ending' || transaction?.kept === 'rolled back';
+}
+
 /** Errors with which MySQL ends the transaction. PostgreSQL refuses the rest by itself, and SQLite does no such thing. */
 const UNDOES_ALL = /^ER_(?:LOCK_DEADLOCK|CHECKREAD)$/;
-
-const LEADING = String.raw`^(?:\s|--[^\n]*\n|/\*[\s\S]*?\*/)*`;
-const BEGIN = new RegExp(`${LEADING}(?:begin|start\\s+transaction)\\b`, 'i');
-const COMMIT = new RegExp(`${LEADING}(?:commit|end)\\b`, 'i');
-const ROLLBACK = new RegExp(`${LEADING}(?:rollback|abort)\\b(?!\\s+(?:work\\s+|transaction\\s+)?to\\b)`, 'i');
-
-function controlOf(sql: string): Control {
-  if (COMMIT.test(sql)) return 'commit';
-  if (BEGIN.test(sql)) return 'begin';
-  return ROLLBACK.test(sql) ? 'rollback' : null;
-}
 
 function doomed(refusal: FencedOutError): FencedOutError {
   return new FencedOutError(

@@ -13,7 +13,7 @@ import type {
 import { guardOf, type DataSourceGuard } from '../guard/index.js';
 import { pinnedTransaction } from '../pinned-transaction.js';
 import { dialectOf, isSerializationFailure, isTransient } from '../sql/index.js';
-import type { RecordStatements, Session } from './record-statements.js';
+import type { RecordStatements } from './record-statements.js';
 
 /** Rolls back, and is no error. */
 class RollBack extends Error {}
@@ -41,13 +41,15 @@ export class GuardedTransactions implements RecordTransactions {
   }
 
   async settleWithin(
-    { id, ownerId, remainingMs }: OwnedClaim,
+    owned: OwnedClaim,
     isolation: IsolationLevel | undefined,
     work: () => Promise<RecordEnding>,
   ): Promise<'settled' | 'refused'> {
+    const { id, ownerId, remainingMs } = owned;
     const refused = new RollBack();
     try {
       await this.#transaction(isolation, remainingMs, async (session) => {
+        if (this.#guard().transactions.of(session)?.oneSnapshot) owned.stopRenewing();
         const ending = await work();
         if (!(await this.statements.settle(session, id, ownerId, ending))) throw refused;
       });
@@ -98,7 +100,7 @@ export class GuardedTransactions implements RecordTransactions {
   #transaction<T>(
     isolation: IsolationLevel | undefined,
     idleLimitMs: number,
-    work: (session: Session) => Promise<T>,
+    work: (session: QueryRunner) => Promise<T>,
   ): Promise<T> {
     const guard = this.#guard();
     const held = contextLeases().filter(({ state }) => state.kind !== 'released');
@@ -107,7 +109,7 @@ export class GuardedTransactions implements RecordTransactions {
     const limits = [idleLimitMs, ...leases.map((lease) => lease.remainingMs)];
     const keeping = (_manager: unknown, runner: QueryRunner): Promise<T> => {
       guard.transactions.keepAllWrites(runner);
-      return work(runner);
+      return work(runner).finally(() => guard.transactions.mayEnd(runner));
     };
     return pinnedTransaction(guard, { leases, isolation, idleLimitMs: Math.min(...limits) }, keeping);
   }

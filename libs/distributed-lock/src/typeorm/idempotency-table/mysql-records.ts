@@ -99,10 +99,10 @@ export function mysqlRecords(_table: string, name: string): RecordStatements {
         Buffer.from(ownerId),
       ]);
     },
-    async settle(session, id, ownerId, ending) {
+    settle: (session, id, ownerId, ending) =>
+      change(session, changesAt(ending), OWNED, [Buffer.from(id), Buffer.from(ownerId)]),
+    async wasCompleted(session, id, ownerId) {
       const mine = [Buffer.from(id), Buffer.from(ownerId)];
-      if (await change(session, changesAt(ending), OWNED, mine)) return true;
-      if (ending.kind !== 'done') return false;
       const sql = `SELECT 1 AS completed FROM ${table} WHERE id = ? AND owner_id = ? AND state = 'done' AND ${LIVE}`;
       return (await rowsOf(session, sql, mine)).length === 1;
     },

@@ -22,7 +22,10 @@ export interface RecordStatements {
   /** As the first statement of a transaction: `running` where another one has the record, without waiting for it. */
   claimWithin(session: Session, claim: RecordClaim): Promise<ClaimAnswer | null>;
   renew(session: Session, renewal: RecordRenewal): Promise<boolean>;
+  /** True only for the statement that has changed the record. */
   settle(session: Session, id: string, ownerId: string, ending: RecordEnding): Promise<boolean>;
+  /** Whether this owner has completed the record, with a statement before. */
+  wasCompleted(session: Session, id: string, ownerId: string): Promise<boolean>;
   resolve(session: Session, id: string, result: StoredResult, keepMs: number): Promise<boolean>;
   forget(session: Session, id: string): Promise<'forgotten' | 'running' | 'absent'>;
   read(session: Session, id: string): Promise<StoredRecord | null>;

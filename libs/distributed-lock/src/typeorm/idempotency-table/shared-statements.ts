@@ -22,8 +22,10 @@ export function sharedStatements(
     },
     async settle(session, id, ownerId, ending) {
       const statement = sql.settle(id, ownerId, ending);
-      if ((await count(session, statement.sql, statement.parameters)) === 1) return true;
-      return ending.kind === 'done' && (await rowsOf(session, sql.completed, [id, ownerId])).length === 1;
+      return (await count(session, statement.sql, statement.parameters)) === 1;
+    },
+    async wasCompleted(session, id, ownerId) {
+      return (await rowsOf(session, sql.completed, [id, ownerId])).length === 1;
     },
     async resolve(session, id, { outcome, codec, body }, keepMs) {
       return (await count(session, sql.resolve, [id, Math.ceil(keepMs), outcome, codec, body])) === 1;

@@ -110,8 +110,9 @@ class TypeOrmIdempotencyStore implements IdempotencyStore {
     ending: RecordEnding,
     timeoutMs: number,
   ): Promise<'settled' | 'refused'> {
-    const settle = (session: Session): Promise<boolean> =>
-      this.statements.settle(session, id, ownerId, ending);
+    const settle = async (session: Session): Promise<boolean> =>
+      (await this.statements.settle(session, id, ownerId, ending)) ||
+      (ending.kind === 'done' && (await this.statements.wasCompleted(session, id, ownerId)));
     return this.#word(timeoutMs, 'settled', 'refused', settle);
   }
 
