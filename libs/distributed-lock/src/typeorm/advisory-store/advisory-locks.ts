@@ -29,8 +29,9 @@ export class AdvisoryLocks implements SessionLocks {
   }
 
   async prepare(session: LockSession): Promise<void> {
-    const [row] = await rowsOf(session, PREPARE, [SESSION_NAME]);
-    requireOwnBackend(session, Number(row?.['pid']));
+    const [row] = await rowsOf(session, 'SELECT pg_backend_pid() AS pid');
+    requireOwnBackend(session, Number(row?.['pid'])); // before anything is set, which a pooler would keep for others
+    await session.query(PREPARE, [SESSION_NAME]);
     const client = session.connection;
     client.on('notification', (told: { readonly channel: string; readonly payload?: string }) => {
       if (told.channel === CHANNEL) this.#free.ring(told.payload ?? '');
@@ -80,7 +81,7 @@ export class AdvisoryLocks implements SessionLocks {
 
 /** A limit on idle sessions would end this one. */
 const PREPARE = `
-  SELECT pg_backend_pid() AS pid, set_config('application_name', $1::text, false),
+  SELECT set_config('application_name', $1::text, false),
     (SELECT set_config(name, '0', false) FROM pg_settings WHERE name = 'idle_session_timeout')`;
 
 /** Not asked for while the row belongs to somebody else: a try that succeeds would be in the way of its holder. */

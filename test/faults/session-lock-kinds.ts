@@ -1,0 +1,52 @@
+import type { LockStore } from 'nestjs-distributed-lock';
+import { createLockTables, postgresAdvisoryStore } from 'nestjs-distributed-lock/typeorm';
+import { DataSource } from 'typeorm';
+
+import { startPostgres, type TestServer } from '../servers/index.js';
+
+/** A database whose own locks a store takes, and what an administrator sees of it. */
+export interface SessionLockKind {
+  readonly title: string;
+  readonly server: 'postgres' | 'mariadb';
+  /** With the lock tables. */
+  start(): Promise<TestServer>;
+  dataSource(port: number): DataSource;
+  store(dataSource: DataSource): LockStore;
+  /** For a child process, as `storeAt()` reads it. */
+  place(server: TestServer): string;
+  /** Locks that any session has. */
+  readonly countLocks: string;
+}
+
+const postgresAdvisory: SessionLockKind = {
+  title: 'advisory locks of PostgreSQL',
+  server: 'postgres',
+  async start() {
+    const server = await startPostgres();
+    await createLockTables(this.dataSource(server.port));
+    return server;
+  },
+  dataSource: (port) =>
+    new DataSource({
+      type: 'postgres',
+      url: `postgres://postgres@127.0.0.1:${port}/postgres`,
+      poolErrorHandler: () => undefined, // servers are killed
+    }),
+  store: (dataSource) => postgresAdvisoryStore({ dataSource }),
+  place: ({ url }) => url.replace('postgres:', 'postgres+advisory:'),
+  countLocks: `SELECT count(*)::int AS n FROM pg_locks WHERE locktype = 'advisory' AND granted`,
+};
+
+export const sessionLockKinds: readonly SessionLockKind[] = [postgresAdvisory];
+
+export async function until(condition: () => Promise<boolean> | boolean, patienceMs = 10_000): Promise<void> {
+  const endsAtMs = performance.now() + patienceMs;
+  while (!(await condition())) {
+    if (performance.now() > endsAtMs) throw new Error('it never came true');
+    await pause(10);
+  }
+}
+
+export function pause(durationMs: number): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, durationMs));
+}
