@@ -2,19 +2,20 @@ import { createRequire } from 'node:module';
 
 import type { LockStore } from 'nestjs-distributed-lock';
 import { etcdStore } from 'nestjs-distributed-lock/etcd';
-import { redisStore } from 'nestjs-distributed-lock/redis';
+import { redisStore, redlockStore } from 'nestjs-distributed-lock/redis';
 import { postgresAdvisoryStore, typeormStore } from 'nestjs-distributed-lock/typeorm';
 import { zookeeperStore } from 'nestjs-distributed-lock/zookeeper';
 import { DataSource } from 'typeorm';
 
 /** Where a child process of a test finds its store. */
 export interface StorePlace {
-  /** `redis://…`, `postgres://…`, `http://…` for etcd, `zookeeper://…`, or a path to a SQLite file. */
+  /** `redis://…`, `redlock:redis://…,redis://…,redis://…`, `postgres://…`, `http://…` for etcd, `zookeeper://…`, or a path to a SQLite file. */
   readonly place: string;
   readonly enableWAL?: boolean;
 }
 
 export function storeAt({ place, enableWAL = true }: StorePlace): LockStore {
+  if (place.startsWith('redlock:')) return redlockStore({ urls: place.slice('redlock:'.length).split(',') });
   if (place.startsWith('redis:')) return redisStore({ url: place });
   if (place.startsWith('http:')) return etcdStore({ hosts: place });
   if (place.startsWith('zookeeper:')) return zookeeperStore({ hosts: new URL(place).host });
