@@ -1,0 +1,62 @@
+import fc from 'fast-check';
+import { Redis } from 'ioredis';
+
+import { describeWithServers, startRedis, type RedisServer } from '../servers/index.js';
+import { runAmnesia } from './amnesia-world.js';
+import { CLOCK_FLOOR, nameOf, replaced } from './script-texts.js';
+
+const ODDS = { requestLost: 0.05, replyLost: 0.05, sentAgain: 0, keyVanishes: 0.05 };
+const WORLDS = 20;
+/** Twice as long as a server is kept out. */
+const RUN_MS = 11_000;
+const CONTROL_MS = 3_000;
+const MEMBERS_ONLY = `if node[1] ~= ARGV[1] then return {'outside', node[1] or ''} end`;
+
+describeWithServers(['redis'], 'tokens of Redlock while servers lose their data', () => {
+  describe.each([3, 5])('on %d servers', (size) => {
+    let servers: RedisServer[];
+    let raw: Redis[];
+
+    beforeAll(async () => {
+      servers = await Promise.all(Array.from({ length: size }, () => startRedis()));
+      raw = servers.map(({ url }) => new Redis(url, { enableAutoPipelining: true }));
+    });
+    afterAll(async () => {
+      for (const client of raw) client.disconnect();
+      await Promise.all(servers.map((server) => server.stop()));
+    });
+
+    it('never repeat and never fall, not even without the clocks of the servers', async () => {
+      const seeds = fc.sample(fc.nat(), WORLDS);
+      const setting = { servers: raw, odds: ODDS, rewrite: withoutClock };
+      const outcomes = await Promise.all(seeds.map((seed) => runAmnesia(setting, seed, RUN_MS)));
+      expect(outcomes.filter(({ faults }) => faults.length > 0)).toEqual([]);
+      expect(sumOf(outcomes.map(({ acquired }) => acquired))).toBeGreaterThan(WORLDS * 5);
+      expect(sumOf(outcomes.map(({ wiped }) => wiped))).toBeGreaterThan(WORLDS); // some of them came back
+    });
+
+    it('do so if such a server votes at once (positive control)', async () => {
+      const seeds = fc.sample(fc.nat(), WORLDS);
+      const setting = { servers: raw, odds: ODDS, rewrite: withoutMemory };
+      const outcomes = await Promise.all(seeds.map((seed) => runAmnesia(setting, seed, CONTROL_MS)));
+      expect(outcomes.filter(({ faults }) => faults.length > 0)).not.toEqual([]);
+    });
+  });
+});
+
+function withoutClock(text: string): string {
+  return nameOf(text) === 'grant' ? replaced(text, CLOCK_FLOOR, 'tonumber(node[2])') : text;
+}
+
+function withoutMemory(text: string): string {
+  if (!text.includes(MEMBERS_ONLY)) return text;
+  const votes = `if not node[1] then
+    redis.call('HSET', KEYS[1], 'servers', ARGV[1], 'high', '0', 'longestMs', '0')
+    node = {ARGV[1], '0', '0'}
+  end`;
+  return replaced(withoutClock(text), MEMBERS_ONLY, votes);
+}
+
+function sumOf(numbers: readonly number[]): number {
+  return numbers.reduce((sum, each) => sum + each, 0);
+}
