@@ -4,6 +4,8 @@ export { startEtcd, startEtcdCluster, type EtcdServer } from './etcd-server.js';
 export { startMariaDb, type MariaDbServer } from './mariadb-server.js';
 export { startPostgres, type PostgresServer } from './postgres-server.js';
 export type { TestServer } from './private-server.js';
+export { startRedisCluster, type RedisCluster } from './redis-cluster.js';
+export { startRedisSentinel, type RedisSentinel } from './redis-sentinel.js';
 export { startRedis, type RedisServer, type RedisServerOptions } from './redis-server.js';
 export { startProxy, type TcpProxy } from './tcp-proxy.js';
 export { startZooKeeper, startZooKeeperEnsemble, zookeeperWord } from './zookeeper-server.js';

@@ -7,6 +7,8 @@ export type RedisServer = TestServer;
 export interface RedisServerOptions {
   /** Writes every command to a file before it answers, so that data survives `kill()`. Default: memory only. */
   readonly appendOnly?: boolean;
+  /** More of its settings, as on its command line. */
+  readonly settings?: readonly string[];
 }
 
 /** A Redis server of your own; `stop()` it when done. */
@@ -19,14 +21,19 @@ export function startRedis(options: RedisServerOptions = {}): Promise<RedisServe
   });
 }
 
-function redisArguments(folder: string, port: number, { appendOnly = false }: RedisServerOptions): string[] {
+function redisArguments(
+  folder: string,
+  port: number,
+  { appendOnly = false, settings = [] }: RedisServerOptions,
+): string[] {
   // Without fsync the write still reaches the operating system before the answer: it outlives SIGKILL.
   const persistence = appendOnly ? ['--appendonly', 'yes', '--appendfsync', 'no'] : ['--appendonly', 'no'];
   const address = ['--bind', '127.0.0.1', '--port', String(port)];
-  return [...address, '--dir', folder, '--daemonize', 'no', '--save', '', ...persistence];
+  return [...address, '--dir', folder, '--daemonize', 'no', '--save', '', ...persistence, ...settings];
 }
 
-async function ping(host: string, port: number): Promise<void> {
+/** Rejects unless whoever listens there answers as Redis does. */
+export async function ping(host: string, port: number): Promise<void> {
   const socket = connect(port, host);
   try {
     socket.write('PING\r\n');

@@ -1,4 +1,4 @@
-export type { RedisClient } from './redis-server/index.js';
+export type { RedisAccess, RedisAddress, RedisClient, RedisPipeline } from './redis-server/index.js';
 export {
   redisIdempotencyStore,
   redisStore,

@@ -64,6 +64,11 @@ export interface LockStore {
   readonly maxTtlMs?: number;
   /** False where a key cannot stay taken after its session has ended; `minHoldMs` is then refused. */
   readonly keepsReleasedKeys: boolean;
+  /**
+   * How many leases go into one `renew`. Default 100; 1 where the leases lie on several servers, since one that is away
+   * would leave the others' leases without an answer.
+   */
+  readonly renewsTogether?: number;
   /** Looks at the server once at boot and rejects with what to change. Absent where there is nothing to look at. */
   open?(): Promise<void>;
   tryAcquire(claim: Claim, timeoutMs: number): Promise<Grant | Busy>;

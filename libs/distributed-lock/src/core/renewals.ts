@@ -82,7 +82,9 @@ export class Renewals {
   #sendDue(): void {
     this.#disarm();
     const nowMs = this.clock.monotonicMs();
-    for (const ready of this.#readyAt(nowMs)) for (const batch of batchesOf(ready, nowMs)) this.#send(batch);
+    const { renewsTogether = BATCH_SIZE } = this.store;
+    for (const ready of this.#readyAt(nowMs))
+      for (const batch of batchesOf(ready, nowMs, renewsTogether)) this.#send(batch);
     let nextDueAtMs = Infinity;
     for (const lease of this.#idle) nextDueAtMs = Math.min(nextDueAtMs, lease.renewalDueAtMs);
     if (nextDueAtMs < Infinity) this.#wakeBy(nextDueAtMs);
@@ -138,11 +140,11 @@ export class Renewals {
 }
 
 /** Those that are due, and with them those that soon will be, as long as that costs no further command. */
-function batchesOf(ready: Renewable[], nowMs: number): Renewable[][] {
+function batchesOf(ready: Renewable[], nowMs: number, size: number): Renewable[][] {
   ready.sort((a, b) => a.renewalDueAtMs - b.renewalDueAtMs);
   const due = ready.filter((lease) => lease.renewalDueAtMs <= nowMs).length;
-  const count = Math.min(ready.length, Math.ceil(due / BATCH_SIZE) * BATCH_SIZE);
+  const count = Math.min(ready.length, Math.ceil(due / size) * size);
   const batches: Renewable[][] = [];
-  for (let i = 0; i < count; i += BATCH_SIZE) batches.push(ready.slice(i, Math.min(i + BATCH_SIZE, count)));
+  for (let i = 0; i < count; i += size) batches.push(ready.slice(i, Math.min(i + size, count)));
   return batches;
 }

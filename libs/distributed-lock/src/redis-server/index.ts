@@ -1,6 +1,13 @@
-export { checkServer, readInfo, requireUsable, type ServerInfo } from './boot-check.js';
-export { linkTo } from './link-to.js';
-export { messageOf, type RedisClient, type RedisLink } from './redis-client.js';
+export { checkServer, readInfo, requireUsable, type ServerInfo, type ServerTerms } from './boot-check.js';
+export { linkTo, linkToPlace, type RedisAccess, type RedisAddress, type RedisPlace } from './link-to.js';
+export {
+  messageOf,
+  type ClusterMaster,
+  type RedisClient,
+  type RedisLink,
+  type RedisPipeline,
+  type RedisSubscriber,
+} from './redis-client.js';
 export { redisKeys, requireKeyPrefix, type RedisKeys } from './redis-keys.js';
 export { script, type RedisScript } from './redis-script.js';
-export { ScriptRunner } from './script-runner.js';
+export { ScriptRunner, type ConfirmedReply } from './script-runner.js';

@@ -24,9 +24,14 @@ const MOST_TOGETHER = 32;
  */
 export class ClaimBatches {
   #asked: Asked[] = [];
-  #mostTogether = MOST_TOGETHER;
+  #mostTogether: number;
 
-  constructor(private readonly send: AskTogether) {}
+  constructor(
+    private readonly send: AskTogether,
+    mostTogether = MOST_TOGETHER,
+  ) {
+    this.#mostTogether = mostTogether;
+  }
 
   ask(key: string, args: readonly string[], timeoutMs: number): Promise<unknown> {
     return new Promise((resolve, reject) => {

@@ -11,33 +11,36 @@ import type {
 } from '../../idempotency/index.js';
 import {
   checkServer,
-  linkTo,
+  linkToPlace,
   messageOf,
   ScriptRunner,
   type RedisLink,
   type RedisScript,
 } from '../../redis-server/index.js';
-import { ClaimBatches } from './claim-batches.js';
+import { ClaimBatches, type AskTogether } from './claim-batches.js';
 import { CLAIM, FORGET, READ, RENEW, RESOLVE, SETTLE } from './idempotency-scripts.js';
 import type { RedisStoreOptions } from './redis-store.js';
 
-/** As those of `redisStore()`; `keyPrefix` is `idempotency:` unless given. */
-export type RedisIdempotencyStoreOptions = RedisStoreOptions;
+type WithoutReplicas<Options> = Options extends unknown ? Omit<Options, 'minReplicas'> : never;
+
+/** As those of `redisStore()`, without `minReplicas`; `keyPrefix` is `idempotency:` unless given. */
+export type RedisIdempotencyStoreOptions = WithoutReplicas<RedisStoreOptions>;
 
 /** Shorter leases would be over before a busy network has answered. */
 const MIN_LEASE_MS = 20;
 
 /**
- * Idempotency records on one Redis server (5 or newer): one round trip to claim, one to complete, one to replay.
+ * Idempotency records on one Redis server (5 or newer), on the master that sentinels name, or on a Redis Cluster: one round trip to claim, one to complete, one to replay.
  *
  * Redis deletes expired records by itself. It does not promise exactly one effect: a failover to a replica may lose a claim
  * or an answer that was acknowledged, and then the work is done again. Use a server that evicts nothing.
  *
- * @throws {LockConfigInvalidError} neither or both of `url` and `client`
+ * @throws {LockConfigInvalidError} not exactly one of `url`, `client`, `sentinels` and `cluster`
  */
 export function redisIdempotencyStore(options: RedisIdempotencyStoreOptions): IdempotencyStore {
-  const { url, client, keyPrefix = 'idempotency:', allowEviction = false } = options;
-  return new RedisIdempotencyStore(linkTo(url, client, 'redisIdempotencyStore'), keyPrefix, allowEviction);
+  const { keyPrefix = 'idempotency:', allowEviction = false } = options;
+  const link = linkToPlace(options, 'redisIdempotencyStore');
+  return new RedisIdempotencyStore(link, keyPrefix, allowEviction);
 }
 
 class RedisIdempotencyStore implements IdempotencyStore {
@@ -53,13 +56,12 @@ class RedisIdempotencyStore implements IdempotencyStore {
     private readonly allowEviction: boolean,
   ) {
     this.#scripts = new ScriptRunner(link);
-    this.#claims = new ClaimBatches((keys, args, timeoutMs) =>
-      this.#scripts.run(CLAIM, keys, args, timeoutMs),
-    );
+    const ask: AskTogether = (keys, args, timeoutMs) => this.#scripts.run(CLAIM, keys, args, timeoutMs);
+    this.#claims = new ClaimBatches(ask, link.isCluster === true ? 1 : undefined);
   }
 
   open(): Promise<void> {
-    return checkServer(this.link, this.allowEviction);
+    return checkServer(this.link, { allowEviction: this.allowEviction });
   }
 
   async claim(claim: RecordClaim, timeoutMs: number): Promise<ClaimAnswer> {

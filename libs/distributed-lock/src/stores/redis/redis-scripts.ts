@@ -52,11 +52,16 @@ export const RENEW = script(`
   return answers
 `);
 
-/** KEYS: owner. ARGV: owner id, how long the key stays taken in ms. Answers `released` or `not-owner`. */
+/**
+ * KEYS: owner. ARGV: owner id, how long the key stays taken in ms, channel. Answers `released` or `not-owner`.
+ *
+ * Who may not publish may still release: waiters then ask by themselves.
+ */
 export const RELEASE = script(`
   if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 'not-owner' end
   if ARGV[2] == '0' then
     redis.call('DEL', KEYS[1])
+    redis.pcall('PUBLISH', ARGV[3], '')
   else
     redis.call('SET', KEYS[1], '', 'PX', ARGV[2])
   end

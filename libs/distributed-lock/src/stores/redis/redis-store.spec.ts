@@ -1,5 +1,5 @@
 import { redisKeys, type RedisClient } from '../../redis-server/index.js';
-import { redisStore } from './index.js';
+import { redisStore, type RedisStoreOptions } from './index.js';
 
 const claim = { key: 'invoice:1', ownerId: 'a', ttlMs: 1_000 };
 const request = { key: 'invoice:1', ownerId: 'a', keepForMs: 0 };
@@ -84,18 +84,24 @@ describe('redisStore', () => {
     );
   });
 
-  it('refuses neither and both of url and client, a url that is none, a cluster, and braces in the prefix', () => {
+  it('refuses no place and two, one without a meaning, replicas that cannot be asked, and braces in the prefix', () => {
     const client = answering(null);
     const refused = [
       {},
       { url: 'redis://127.0.0.1:1', client },
       { url: 'http://127.0.0.1' },
       { url: '127.0.0.1:6379' },
-      { client: Object.assign(answering(null), { isCluster: true }) },
+      { client, cluster: [{ host: 'a', port: 6379 }] },
+      { cluster: [] },
+      { cluster: [{ host: 'a' }] },
+      { sentinels: [], name: 'billing' },
+      { sentinels: [{ host: 'a', port: 26379 }] },
+      { client, minReplicas: 1 },
+      { url: 'redis://127.0.0.1:1', minReplicas: 0.5 },
       { client, keyPrefix: '{app}:' },
     ];
     for (const options of refused) {
-      expect(() => redisStore(options as { client: RedisClient })).toThrow(
+      expect(() => redisStore(options as RedisStoreOptions)).toThrow(
         expect.objectContaining({ code: 'LOCK_CONFIG_INVALID' }),
       );
     }

@@ -1,0 +1,30 @@
+import { Redis } from 'ioredis';
+
+const PATIENCE_MS = 2_000;
+
+/** Sends one command to one server, on a connection of its own. @throws its refusal, or that nothing answers */
+export async function redisCommand(port: number, ...command: [string, ...string[]]): Promise<unknown> {
+  const client = new Redis(port, '127.0.0.1', {
+    lazyConnect: true,
+    retryStrategy: () => null,
+    connectTimeout: PATIENCE_MS,
+    commandTimeout: PATIENCE_MS,
+    enableReadyCheck: false,
+  });
+  client.on('error', () => undefined); // the command rejects as well
+  try {
+    const [name, ...args] = command;
+    return await client.call(name, ...args);
+  } finally {
+    client.disconnect();
+  }
+}
+
+/** Asks every 20 ms until the answer is yes; a server that does not answer has not said so. */
+export async function until(what: string, holds: () => Promise<boolean>, limitMs = 20_000): Promise<void> {
+  const giveUpAtMs = performance.now() + limitMs;
+  while (!(await holds().catch(() => false))) {
+    if (performance.now() > giveUpAtMs) throw new Error(`not within ${limitMs} ms: ${what}`);
+    await new Promise((resolve) => setTimeout(resolve, 20));
+  }
+}
