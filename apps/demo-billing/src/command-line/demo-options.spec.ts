@@ -50,6 +50,11 @@ describe('the options of the demo', () => {
     ['redis://127.0.0.1:6379/2', { kind: 'redis', url: 'redis://127.0.0.1:6379/2' }],
     ['postgres://u:p@h:5/db', { kind: 'postgres', url: 'postgres://u:p@h:5/db' }],
     ['postgresql://u@h/db', { kind: 'postgres', url: 'postgresql://u@h/db' }],
+    ['postgres+advisory://u:p@h:5/db', { kind: 'postgres+advisory', url: 'postgres://u:p@h:5/db' }],
+    [
+      'redlock:redis://a:1,redis://b:2,redis://c:3',
+      { kind: 'redlock', urls: ['redis://a:1', 'redis://b:2', 'redis://c:3'] },
+    ],
   ])('know the store %s', (store, choice) => {
     expect(readOptions(['--store', store])).toMatchObject({ store: choice });
   });
@@ -82,6 +87,8 @@ describe('the options of the demo', () => {
     [['--store', 'sqlite::memory:'], 'cannot be shared by several worker processes'],
     [['--store', 'redis://'], 'names no server'],
     [['--store', 'redis:6379'], 'names no server'],
+    [['--store', 'redlock:redis://a:1,'], 'names no server'],
+    [['--store', 'postgres+advisory:'], 'names no server'],
     [['--store', 'redis://h:99999'], 'names no server'],
     [['--store', 'redis://h/cache'], 'the database of a Redis server is a number'],
     [['--store', 'postgres://'], 'names no server'],

@@ -49,10 +49,12 @@ export const HELP = `Settles a file of invoices with several worker processes, w
 
   --input FILE     CSV with id, tenant, customer, amount, currency, due_date (default: a sample of 240 invoices)
   --workers N      worker processes, 1 to ${MOST_WORKERS} (default: 4)
-  --store URL      sqlite:PATH, redis://host:port[/db] or postgres://user@host:port/database
+  --store URL      sqlite:PATH, redis://host:port[/db], redlock:redis://a:port,redis://b:port,redis://c:port,
+                   postgres://user@host:port/database, or postgres+advisory://… for advisory locks there
                    (default: SQLite in a temporary folder). SQLite keeps the locks in PATH-locks and the
                    idempotency records in PATH-records, and the tables of the last run stay for you to look at. Redis
-                   keeps locks and records, which expire within a day, beside invoices in SQLite. In PostgreSQL each
+                   keeps locks and records, which expire within a day, beside invoices in SQLite, and Redlock the
+                   locks only. In PostgreSQL each
                    run has a schema of its own, and drops it.
   --faults WHAT    ${FAULT_CHOICES.join(', ')} (default: all)
   --seed N         repeats the faults of an earlier run (default: a new one, which is printed)

@@ -1,20 +1,24 @@
 import { InputError } from './input-error.js';
 
 /**
- * Where locks and invoices are kept. `embedded` is SQLite in a temporary folder that goes with the run; `redis` keeps
- * the locks only, beside embedded invoices.
+ * Where locks and invoices are kept. `embedded` is SQLite in a temporary folder that goes with the run; `redis` and
+ * `redlock` keep no invoices, which are embedded beside them.
  */
 export type StoreChoice =
   | { readonly kind: 'embedded' }
   | { readonly kind: 'sqlite'; readonly file: string }
   | { readonly kind: 'redis'; readonly url: string }
-  | { readonly kind: 'postgres'; readonly url: string };
+  | { readonly kind: 'redlock'; readonly urls: readonly string[] }
+  | { readonly kind: 'postgres'; readonly url: string }
+  | { readonly kind: 'postgres+advisory'; readonly url: string };
 
-const EXAMPLES = 'sqlite:PATH, redis://host:port[/db] or postgres://user@host:port/database';
+const EXAMPLES =
+  'sqlite:PATH, redis://host:port[/db], redlock:redis://a:port,redis://b:port,redis://c:port, ' +
+  'postgres://user@host:port/database or postgres+advisory://user@host:port/database';
 
 /** @throws {InputError} the scheme is unknown or something is missing behind it */
 export function parseStoreChoice(text: string): StoreChoice {
-  const scheme = /^([a-z]+):/i.exec(text)?.[1]?.toLowerCase();
+  const scheme = /^([a-z+]+):/i.exec(text)?.[1]?.toLowerCase();
   switch (scheme) {
     case 'sqlite':
       return { kind: 'sqlite', file: sqliteFile(text) };
@@ -24,6 +28,10 @@ export function parseStoreChoice(text: string): StoreChoice {
     case 'postgres':
     case 'postgresql':
       return { kind: 'postgres', url: serverUrl(text).href };
+    case 'redlock':
+      return { kind: 'redlock', urls: text.slice('redlock:'.length).split(',').map(redisUrl) };
+    case 'postgres+advisory':
+      return { kind: scheme, url: serverUrl(text.replace(/^[^:]+/, 'postgres')).href };
     default:
       throw new InputError(`--store "${withoutPassword(text)}" is not a store; write ${EXAMPLES}`);
   }

@@ -18,7 +18,7 @@ export class InvoiceBook {
   async open(invoices: readonly InvoiceLine[]): Promise<void> {
     const { locks, data } = this.settings;
     await this.#connected((database) => layOut(database, invoices));
-    if (locks !== data && locks.kind !== 'redis') await createLockTables(new DataSource(lockDatabase(locks)));
+    if (locks.kind === 'sqlite') await createLockTables(new DataSource(lockDatabase(locks)));
     await layOutRecords(this.settings);
   }
 

@@ -6,12 +6,18 @@ export type DatabaseSettings =
   | { readonly kind: 'sqlite'; readonly file: string }
   | { readonly kind: 'postgres'; readonly url: string; readonly schema: string };
 
+/** Of records, and of locks. */
 export type StoreSettings = DatabaseSettings | { readonly kind: 'redis'; readonly url: string };
+
+export type LockSettings =
+  | StoreSettings
+  | { readonly kind: 'redlock'; readonly urls: readonly string[] }
+  | { readonly kind: 'advisory'; readonly database: DatabaseSettings };
 
 /** Where a run keeps what; every process of the run connects by these. */
 export interface StorageSettings {
   readonly data: DatabaseSettings;
-  readonly locks: StoreSettings;
+  readonly locks: LockSettings;
   /** Where it is kept what was done before, and with which answer. */
   readonly records: StoreSettings;
   /** Set before every key of a lock and a record, so that runs do not meet on one Redis server. */
@@ -33,9 +39,17 @@ export function storageFor(store: StoreChoice, folder: string, runId: string): S
       return sqliteStorage(store.file);
     case 'redis':
       return redisStorage(embedded.file, store.url, runId);
-    case 'postgres': {
+    case 'redlock':
+      return {
+        ...sqliteStorage(embedded.file),
+        locks: store,
+        namespace: `${NAMESPACE}-${runId}`,
+      };
+    case 'postgres':
+    case 'postgres+advisory': {
       const database = { kind: 'postgres', url: store.url, schema: `demo_billing_${runId}` } as const;
-      return { data: database, locks: database, records: database, namespace: NAMESPACE };
+      const locks = store.kind === 'postgres' ? database : ({ kind: 'advisory', database } as const);
+      return { data: database, locks, records: database, namespace: NAMESPACE };
     }
   }
 }
