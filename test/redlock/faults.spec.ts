@@ -165,6 +165,22 @@ describeWithServers(['redis'], 'Redlock on 5 servers, each behind its own networ
     expect(await store.renew(mine, 2_000)).toEqual(['lost', 'renewed']);
   });
 
+  it('wakes who waits for a release, although a minority is away and nobody polls so often', async () => {
+    for (let i = 0; i < MINORITY; i += 1) await servers[i]?.kill();
+    const handOffsMs: number[] = [];
+    for (let i = 0; i < 5; i += 1) {
+      const lease = await other.acquire(key, { ttlMs: 60_000 });
+      const waiting = service.acquire(key, { waitMs: 20_000 });
+      await pause(700); // by now it has asked, subscribed and asked again, and would ask in two seconds
+      const releasedAtMs = performance.now();
+      await lease.release();
+      const next = await waiting;
+      handOffsMs.push(performance.now() - releasedAtMs);
+      await next.release();
+    }
+    expect(handOffsMs.sort((a, b) => a - b)[2]).toBeLessThan(150);
+  });
+
   function loseAll(): void {
     for (const proxy of proxies) proxy.dropReplies(1);
   }

@@ -9,5 +9,6 @@ export {
   type RedisSubscriber,
 } from './redis-client.js';
 export { redisKeys, requireKeyPrefix, type RedisKeys } from './redis-keys.js';
+export { ReleaseWatch } from './release-watch.js';
 export { script, type RedisScript } from './redis-script.js';
 export { ScriptRunner, type ConfirmedReply } from './script-runner.js';

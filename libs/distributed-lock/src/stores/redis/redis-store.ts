@@ -16,6 +16,7 @@ import {
   linkToPlace,
   messageOf,
   redisKeys,
+  ReleaseWatch,
   requireKeyPrefix,
   ScriptRunner,
   type ConfirmedReply,
@@ -25,7 +26,6 @@ import {
   type RedisScript,
 } from '../../redis-server/index.js';
 import { ACQUIRE, RELEASE, RENEW } from './redis-scripts.js';
-import { ReleaseWatch } from './release-watch.js';
 
 interface RedisStoreSettings {
   /** Put before every Redis key, together with whatever prefix the client has. Default `lock:`. */

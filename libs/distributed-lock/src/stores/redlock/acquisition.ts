@@ -101,11 +101,10 @@ export class Acquisition {
 
   /** What was granted, and what may be granted yet. Nobody waits for it. */
   #giveBack(): void {
-    const { key, ownerId } = this.claim;
     for (const [node, asked] of this.#asked) {
       void asked.then(({ kind }) => {
         if (kind !== 'granted' && kind !== 'silent') return;
-        return node.release({ key, ownerId, keepForMs: 0 }, GIVE_BACK_TIMEOUT_MS);
+        return node.withdraw(this.claim, GIVE_BACK_TIMEOUT_MS);
       });
     }
   }

@@ -1,9 +1,10 @@
 import { inspect } from 'node:util';
 
-import { systemClock, withinTime, type Claim, type ReleaseRequest } from '../../core/index.js';
+import { systemClock, withinTime, type Claim, type KeyWatch, type ReleaseRequest } from '../../core/index.js';
 import {
   messageOf,
   redisKeys,
+  ReleaseWatch,
   ScriptRunner,
   type RedisLink,
   type RedisScript,
@@ -49,6 +50,7 @@ const FENCE_RETENTION_MS = 30 * 24 * 60 * 60 * 1_000;
 export class RedlockNode {
   readonly #scripts: ScriptRunner;
   readonly #self: string;
+  readonly #watch: ReleaseWatch;
   readonly #underWay = new Set<Promise<unknown>>();
 
   constructor(
@@ -60,6 +62,7 @@ export class RedlockNode {
   ) {
     this.#scripts = new ScriptRunner(link);
     this.#self = `${keyPrefix}server`;
+    this.#watch = new ReleaseWatch(link);
   }
 
   grant({ key, ownerId, ttlMs }: Claim, timeoutMs: number): Promise<GrantAnswer> {
@@ -97,12 +100,18 @@ export class RedlockNode {
     }));
   }
 
-  async release({ key, ownerId, keepForMs }: ReleaseRequest, timeoutMs: number): Promise<ReleaseVote> {
+  /** Those who wait for the key are told of it. */
+  release({ key, ownerId, keepForMs }: ReleaseRequest, timeoutMs: number): Promise<ReleaseVote> {
     const { owner } = redisKeys(this.keyPrefix, key);
-    const answer = await this.#ask(RELEASE, [owner], [ownerId, wholeMs(keepForMs)], timeoutMs, ([word]) => ({
-      kind: word === 'released' ? ('released' as const) : ('not-owner' as const),
-    }));
-    return answer.kind === 'outside' ? { kind: 'not-owner' } : answer;
+    return this.#release(owner, [ownerId, wholeMs(keepForMs), channelOf(owner)], timeoutMs);
+  }
+
+  /**
+   * Takes back a vote that was not enough. Nobody is told: whoever waits for the key would ask for the same vote, take it back
+   * in turn, and so on.
+   */
+  withdraw({ key, ownerId }: Claim, timeoutMs: number): Promise<ReleaseVote> {
+    return this.#release(redisKeys(this.keyPrefix, key).owner, [ownerId, '0', ''], timeoutMs);
   }
 
   async look(newId: string, timeoutMs: number): Promise<LookAnswer> {
@@ -124,9 +133,26 @@ export class RedlockNode {
     return answer.kind === 'outside' ? { kind: 'changed' } : answer;
   }
 
+  /** Hears when the key is released on this server. */
+  watch(key: string, wake: () => void): KeyWatch {
+    return this.#watch.watch(channelOf(redisKeys(this.keyPrefix, key).owner), wake);
+  }
+
+  close(): Promise<void> {
+    this.#watch.close();
+    return this.link.close();
+  }
+
   /** Waits for answers that are still under way: without them a lock may stay taken on this server for its ttl. */
   async settled(): Promise<void> {
     await Promise.all(this.#underWay);
+  }
+
+  async #release(owner: string, args: readonly string[], timeoutMs: number): Promise<ReleaseVote> {
+    const answer = await this.#ask(RELEASE, [owner], args, timeoutMs, ([word]) => ({
+      kind: word === 'released' ? ('released' as const) : ('not-owner' as const),
+    }));
+    return answer.kind === 'outside' ? { kind: 'not-owner' } : answer;
   }
 
   get #size(): string {
@@ -179,6 +205,10 @@ export function wrongSize(servers: string | number, here: number): string {
     `it is one of ${servers} servers, and ${here} are given here. Name the same servers in every process; for other ` +
     'servers choose another keyPrefix.'
   );
+}
+
+function channelOf(owner: string): string {
+  return `${owner}:released`;
 }
 
 function isToken(value: unknown): boolean {

@@ -91,13 +91,15 @@ export const RENEW = script(`${MEMBERS_ONLY}
 `);
 
 /**
- * KEYS: owner. ARGV: owner id, how long the key stays taken in ms. Answers `released` or `not-owner`; also a server that does
- * not vote forgets the owner.
+ * KEYS: owner. ARGV: owner id, how long the key stays taken in ms, channel for those who wait for it
+ * (or nothing). Answers `released` or
+ * `not-owner`; also a server that does not vote forgets the owner.
  */
 export const RELEASE = script(`
   if redis.call('GET', KEYS[1]) ~= ARGV[1] then return {'not-owner'} end
   if ARGV[2] == '0' then
     redis.call('DEL', KEYS[1])
+    if ARGV[3] ~= '' then redis.pcall('PUBLISH', ARGV[3], '') end
   else
     redis.call('SET', KEYS[1], '', 'PX', ARGV[2])
   end

@@ -5,6 +5,7 @@ import {
   type Busy,
   type Claim,
   type Grant,
+  type KeyWatch,
   type LockStore,
   type ReleaseAnswer,
   type ReleaseRequest,
@@ -14,6 +15,7 @@ import { messageOf } from '../../redis-server/index.js';
 import { Acquisition } from './acquisition.js';
 import { checkServers } from './boot-check.js';
 import { Membership } from './membership.js';
+import { watchMajority } from './majority-watch.js';
 import { majorityOf, poll } from './poll.js';
 import { RedlockNode, type ReleaseVote, type RenewAnswer } from './redlock-node.js';
 import { linksOf, prefixOf, type RedlockStoreOptions } from './redlock-options.js';
@@ -104,6 +106,10 @@ class RedlockStore implements LockStore {
     throw this.#tooFew('It is unknown whether the lock was released', votes);
   }
 
+  watch(key: string, wake: () => void): KeyWatch {
+    return watchMajority(this.#nodes, key, wake);
+  }
+
   /** Releases go to all servers, and only a majority is waited for: the others get a moment. */
   async close(): Promise<void> {
     this.#membership.close();
@@ -112,7 +118,7 @@ class RedlockStore implements LockStore {
       () => false,
       GOODBYE_MS,
     );
-    await Promise.all(this.#nodes.map(({ link }) => link.close()));
+    await Promise.all(this.#nodes.map((node) => node.close()));
   }
 
   /** Before its first use a Redlock has to be founded. */

@@ -1,5 +1,5 @@
-import { jittered, type KeyWatch } from '../../core/index.js';
-import type { RedisLink, RedisSubscriber } from '../../redis-server/index.js';
+import { jittered, type KeyWatch } from '../core/index.js';
+import type { RedisLink, RedisSubscriber } from './redis-client.js';
 
 const RECONNECT_MS = 200;
 /** Who waits for one lock soon waits for another: the connection is worth keeping for a while. */
