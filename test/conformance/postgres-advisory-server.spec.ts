@@ -9,7 +9,7 @@ import { DataSource } from 'typeorm';
 
 import { freePort } from '../servers/free-port.js';
 import { describeWithServers, startPostgres, type PostgresServer } from '../servers/index.js';
-import { startPooler } from './pooler.js';
+import { processNumberOfPostgres, startPooler } from './pooler.js';
 
 const PATIENCE_MS = 5_000;
 const claim = { key: 'invoice:1', ownerId: 'a', ttlMs: 10_000 };
@@ -36,7 +36,7 @@ describeWithServers(['postgres'], 'the advisory locks in PostgreSQL', () => {
   });
 
   it('are not taken through a pooler, which may give each statement to another session (C002, C023)', async () => {
-    const pooler = await startPooler(server.port);
+    const pooler = await startPooler(server.port, processNumberOfPostgres);
     const behind = storeOn(
       dataSource({ url: undefined, host: '127.0.0.1', port: pooler.port, username: 'postgres' }),
     );

@@ -3,7 +3,7 @@ import { createRequire } from 'node:module';
 import type { LockStore } from 'nestjs-distributed-lock';
 import { etcdStore } from 'nestjs-distributed-lock/etcd';
 import { redisStore, redlockStore } from 'nestjs-distributed-lock/redis';
-import { postgresAdvisoryStore, typeormStore } from 'nestjs-distributed-lock/typeorm';
+import { mysqlNamedLockStore, postgresAdvisoryStore, typeormStore } from 'nestjs-distributed-lock/typeorm';
 import { zookeeperStore } from 'nestjs-distributed-lock/zookeeper';
 import { DataSource } from 'typeorm';
 
@@ -22,6 +22,10 @@ export function storeAt({ place, enableWAL = true }: StorePlace): LockStore {
   if (place.startsWith('postgres+advisory:')) {
     const url = place.replace('+advisory', '');
     return postgresAdvisoryStore({ dataSource: new DataSource({ type: 'postgres', url }) });
+  }
+  if (place.startsWith('mysql+getlock:')) {
+    const url = place.replace('+getlock', '');
+    return mysqlNamedLockStore({ dataSource: new DataSource({ type: 'mariadb', url }) });
   }
   if (place.startsWith('postgres:')) {
     return typeormStore({ dataSource: new DataSource({ type: 'postgres', url: place }) });

@@ -1,8 +1,14 @@
+import { createHash } from 'node:crypto';
+
 import type { LockStore } from 'nestjs-distributed-lock';
-import { createLockTables, postgresAdvisoryStore } from 'nestjs-distributed-lock/typeorm';
+import {
+  createLockTables,
+  mysqlNamedLockStore,
+  postgresAdvisoryStore,
+} from 'nestjs-distributed-lock/typeorm';
 import { DataSource } from 'typeorm';
 
-import { startPostgres, type TestServer } from '../servers/index.js';
+import { startMariaDb, startPostgres, type TestServer } from '../servers/index.js';
 
 /** A database whose own locks a store takes, and what an administrator sees of it. */
 export interface SessionLockKind {
@@ -14,7 +20,7 @@ export interface SessionLockKind {
   store(dataSource: DataSource): LockStore;
   /** For a child process, as `storeAt()` reads it. */
   place(server: TestServer): string;
-  /** Locks that any session has. */
+  /** Locks that any session has: all of them, or on MariaDB, which has no list, that of key `k`. */
   readonly countLocks: string;
 }
 
@@ -37,7 +43,26 @@ const postgresAdvisory: SessionLockKind = {
   countLocks: `SELECT count(*)::int AS n FROM pg_locks WHERE locktype = 'advisory' AND granted`,
 };
 
-export const sessionLockKinds: readonly SessionLockKind[] = [postgresAdvisory];
+const mariadbNamedLock: SessionLockKind = {
+  title: 'named locks of MariaDB',
+  server: 'mariadb',
+  async start() {
+    const server = await startMariaDb();
+    await createLockTables(this.dataSource(server.port));
+    return server;
+  },
+  dataSource: (port) => new DataSource({ type: 'mariadb', url: `mysql://root@127.0.0.1:${port}/app` }),
+  store: (dataSource) => mysqlNamedLockStore({ dataSource }),
+  place: ({ url }) => url.replace('mysql:', 'mysql+getlock:'),
+  countLocks: `SELECT IS_USED_LOCK('${namedLock('k')}') IS NOT NULL AS n`,
+};
+
+export const sessionLockKinds: readonly SessionLockKind[] = [postgresAdvisory, mariadbNamedLock];
+
+/** The name of the lock of a key in the database `app`. */
+export function namedLock(key: string): string {
+  return `ll:${createHash('sha256').update(`app\0lock_lease\0${key}`).digest('hex').slice(0, 60)}`;
+}
 
 export async function until(condition: () => Promise<boolean> | boolean, patienceMs = 10_000): Promise<void> {
   const endsAtMs = performance.now() + patienceMs;

@@ -48,6 +48,7 @@ export {
   type TokenColumnOptions,
   type WriteTriggerOptions,
 } from './migrations/index.js';
+export { mysqlNamedLockStore, type MysqlNamedLockStoreOptions } from './named-lock-store/index.js';
 export {
   claimBatch,
   insertOnce,

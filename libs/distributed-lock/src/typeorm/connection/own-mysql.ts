@@ -17,7 +17,10 @@ const SESSION_SETTINGS =
 const prepared = new WeakSet<object>();
 
 /** Gives a connection of ours its settings, once. */
-export async function prepareMysqlSession(session: QueryRunner, connection: object): Promise<void> {
+export async function prepareMysqlSession(
+  session: Pick<QueryRunner, 'query'>,
+  connection: object,
+): Promise<void> {
   if (prepared.has(connection)) return;
   await session.query(SESSION_SETTINGS);
   prepared.add(connection);

@@ -1,10 +1,12 @@
 import type { DataSource } from 'typeorm';
 
+import { systemClock, withinTime } from '../../core/index.js';
 import { openOwnConnection } from '../connection/index.js';
 import { driverCode } from '../sql/index.js';
 import { type LeaseExpired, PinnedSession } from './pinned-session.js';
 import type { SessionLocks } from './session-locks.js';
 
+const OPEN_TIMEOUT_MS = 3_000;
 /** An administrator, or a successor, has ended the connection before it did what it was asked. */
 const UNDONE = /^(?:57P01|ER_CONNECTION_KILLED)$/;
 
@@ -60,13 +62,26 @@ export class SessionPin {
   }
 
   async #open(): Promise<PinnedSession> {
-    const own = await openOwnConnection(this.dataSource, { poolSize: 1 });
-    const session = await this.#pinned(own);
+    const session = await this.#pinned(await this.#connect());
     try {
-      await this.locks.prepare(session);
+      await session.inTurn(
+        () => OPEN_TIMEOUT_MS,
+        () => this.locks.prepare(session),
+      );
       return session;
     } catch (error) {
       await session.end();
+      throw error;
+    }
+  }
+
+  /** A server that is silent while a connection begins is worth another one, long before the driver gives it up. */
+  async #connect(): Promise<DataSource> {
+    const opening = openOwnConnection(this.dataSource, { poolSize: 1 });
+    try {
+      return await withinTime(systemClock, OPEN_TIMEOUT_MS, () => opening);
+    } catch (error) {
+      opening.then((late) => late.destroy()).catch(() => undefined); // nobody uses it any more
       throw error;
     }
   }

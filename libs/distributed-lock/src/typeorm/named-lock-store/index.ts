@@ -1,0 +1,1 @@
+export { mysqlNamedLockStore, type MysqlNamedLockStoreOptions } from './mysql-named-lock-store.js';

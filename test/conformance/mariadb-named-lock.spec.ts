@@ -1,0 +1,53 @@
+import { createLockTables, mysqlNamedLockStore } from 'nestjs-distributed-lock/typeorm';
+import { DataSource } from 'typeorm';
+
+import { namedLock, pause } from '../faults/session-lock-kinds.js';
+import { describeWithServers, startMariaDb, type MariaDbServer } from '../servers/index.js';
+import { itConforms } from './run-conformance.js';
+
+describeWithServers(['mariadb'], 'the named locks of MariaDB', () => {
+  let server: MariaDbServer;
+  let dataSource: DataSource;
+
+  beforeAll(async () => {
+    server = await startMariaDb();
+    dataSource = new DataSource({ type: 'mariadb', url: server.url });
+    await createLockTables(dataSource);
+    await dataSource.initialize();
+  });
+  afterAll(async () => {
+    await dataSource.destroy();
+    await server.stop();
+  });
+
+  itConforms(() => ({
+    connect: async () => {
+      const store = mysqlNamedLockStore({ dataSource });
+      await store.open?.();
+      return store;
+    },
+    // As an administrator does it: the lease first, so that its holder does not take the lock again.
+    evict: async (key) => {
+      const sql = 'UPDATE lock_lease SET owner_id = NULL, expires_at_us = 0 WHERE `key` = ?';
+      await dataSource.query(sql, [Buffer.from(key)]);
+      const [row] = await dataSource.query<{ id: unknown }[]>('SELECT IS_USED_LOCK(?) AS id', [
+        namedLock(key),
+      ]);
+      if (row?.id != null) await dataSource.query(`KILL ${Number(row.id)}`);
+      await pause(50); // the news has to reach the holder
+    },
+    restart: async () => {
+      await server.kill();
+      await server.start();
+    },
+    tokenFloor: () => (Date.now() - 60_000) * 1_000,
+    tellsRemainingTime: true,
+    endsLateByMs: 250,
+    peek: async (key) => {
+      const sql =
+        'SELECT 1 FROM lock_lease WHERE `key` = ? AND expires_at_us > UNIX_TIMESTAMP(NOW(6)) * 1000000';
+      const rows = await dataSource.query<unknown[]>(sql, [Buffer.from(key)]);
+      return rows.length === 1 ? 'taken' : 'free';
+    },
+  }));
+});
