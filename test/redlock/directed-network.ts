@@ -22,6 +22,14 @@ export class DirectedNetwork {
     await settle();
   }
 
+  /** It is carried out, and its sender hears nothing of it. */
+  async loseAnswer(which: Which): Promise<void> {
+    const command = await this.#take(which);
+    await command.execute();
+    command.sender?.fail(new Error('its answer was lost'));
+    await settle();
+  }
+
   async #take(which: Which): Promise<Command> {
     const { pending } = this.adversary;
     const find = (): number =>

@@ -116,4 +116,23 @@ describeWithServers(['redis'], 'rare orders of the commands of Redlock', () => {
     expect(await second).toEqual(letIn ? { kind: 'granted', token: 101 } : null);
     await adversary.end();
   });
+
+  it('a raise that was carried out and never answered takes no lock, leaves none, and repeats no token', async () => {
+    await begin([100, 104, 104]);
+    const adversary = new Adversary(raw, keyPrefix);
+    const network = new DirectedNetwork(adversary);
+    const unanswered = adversary
+      .connect()
+      .tryAcquire(x, PATIENCE_MS)
+      .catch(() => null);
+    for (const server of [0, 1]) await network.deliver({ script: 'grant', server, owner: 'x' });
+    await network.lose({ script: 'grant', server: 2, owner: 'x' });
+    await network.loseAnswer({ script: 'raise', server: 0, owner: 'x' });
+    expect(await unanswered).toBeNull();
+    expect(await raw[0]?.get(`${keyPrefix}{k}:fence`)).toBe('105');
+    for (const server of [0, 1, 2]) await network.deliver({ script: 'release', server, owner: undefined });
+    await adversary.end();
+    const next = redlockStore({ clients: raw, keyPrefix });
+    expect(await next.tryAcquire(y, PATIENCE_MS)).toEqual({ kind: 'granted', token: 106 });
+  });
 });
