@@ -1,7 +1,5 @@
 import { connect } from 'node:net';
 
-import type { QueryRunner } from 'typeorm';
-
 import { BARE, CONNECT_TIMEOUT_MS, mortal, type OptionsOf, QUERY_TIMEOUT_MS } from './own-options.js';
 
 export type MysqlOptions = OptionsOf<'mysql' | 'mariadb'>;
@@ -16,11 +14,12 @@ const SESSION_SETTINGS =
 
 const prepared = new WeakSet<object>();
 
+interface Queryable {
+  query(sql: string): Promise<unknown>;
+}
+
 /** Gives a connection of ours its settings, once. */
-export async function prepareMysqlSession(
-  session: Pick<QueryRunner, 'query'>,
-  connection: object,
-): Promise<void> {
+export async function prepareMysqlSession(session: Queryable, connection: object): Promise<void> {
   if (prepared.has(connection)) return;
   await session.query(SESSION_SETTINGS);
   prepared.add(connection);
