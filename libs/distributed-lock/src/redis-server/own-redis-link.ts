@@ -38,7 +38,6 @@ export function ownSentinelLink(where: RedisOptions): RedisLink {
     ...OPTIONS,
     sentinelRetryStrategy: reconnectDelayMs,
     sentinelCommandTimeout: CONNECT_TIMEOUT_MS,
-    failoverDetector: true, // a master that is frozen, or cut off, says nothing itself
   });
   return new OwnLink(client, `${where.name ?? ''}, watched by the sentinels ${sentinels.join(', ')}`);
 }
