@@ -16,7 +16,7 @@ export class InvoiceBook {
 
   /** Fresh tables with these invoices, all READY, and the tables that locks, fences and records need. */
   async open(invoices: readonly InvoiceLine[]): Promise<void> {
-    const { locks, data } = this.settings;
+    const { locks } = this.settings;
     await this.#connected((database) => layOut(database, invoices));
     if (locks.kind === 'sqlite') await createLockTables(new DataSource(lockDatabase(locks)));
     await layOutRecords(this.settings);
