@@ -80,8 +80,16 @@ export class ReleaseWatch {
     subscriber.on('message', (channel) => this.#ring(channel));
     subscriber.on('error', () => undefined); // the 'end' event follows
     subscriber.on('end', () => this.#ended(subscriber));
-    this.#pings = setInterval(() => void hearsOrEnds(subscriber), PING_MS).unref();
+    this.#pingLater(subscriber);
     this.#listen([...this.#waiting.keys()]);
+  }
+
+  #pingLater(subscriber: RedisSubscriber): void {
+    const ping = async (): Promise<void> => {
+      await hearsOrEnds(subscriber);
+      if (this.#subscriber === subscriber) this.#pingLater(subscriber);
+    };
+    this.#pings = setTimeout(() => void ping(), PING_MS).unref();
   }
 
   #ended(subscriber: RedisSubscriber): void {
@@ -106,7 +114,7 @@ export class ReleaseWatch {
 
   #drop(): void {
     const subscriber = this.#subscriber;
-    clearInterval(this.#pings);
+    clearTimeout(this.#pings);
     this.#subscriber = undefined;
     this.#heard.clear();
     subscriber?.disconnect();
