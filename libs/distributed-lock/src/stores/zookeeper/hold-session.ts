@@ -19,6 +19,7 @@ export type OpenConnection = (
 export class HoldSession implements Slotted {
   #connection: ZkConnection | undefined;
   #asked = 0;
+  #usedAtMs = performance.now();
   /** What the server was asked for last. */
   #timeoutMs = SHORT_MS;
   /** Commands take turns: a second connection to the session would end the first. */
@@ -33,6 +34,11 @@ export class HoldSession implements Slotted {
   /** True once the server has said that there is such a session. */
   get begun(): boolean {
     return this.ticket.id !== 0n;
+  }
+
+  /** True when nobody has used it for so long that the server has ended it. */
+  get outlived(): boolean {
+    return !this.inUse && performance.now() - this.#usedAtMs > 2 * this.#timeoutMs;
   }
 
   get inUse(): boolean {
@@ -51,6 +57,7 @@ export class HoldSession implements Slotted {
     work: (connection: ZkConnection) => Promise<T>,
   ): Promise<T> {
     this.#asked += 1;
+    this.#usedAtMs = performance.now();
     const turn = this.#turn.then(() => this.#inTurn(timeoutMs, signal, work));
     this.#turn = turn.catch(() => undefined);
     return turn.finally(() => {

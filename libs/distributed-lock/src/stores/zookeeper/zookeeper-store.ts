@@ -22,6 +22,7 @@ import { settingsOf, type ZooKeeperSettings, type ZooKeeperStoreOptions } from '
 
 /** The session that reads and listens owns nothing: how long it is kept matters to nobody. */
 const READER_TIMEOUT_MS = 10_000;
+const SWEEP_EVERY = 256;
 /** How it is until the server was asked: it makes shorter timeouts longer. */
 const UNKNOWN_LIMITS: SessionLimits = { minMs: 1, maxMs: 2 ** 31 - 1 };
 
@@ -52,6 +53,7 @@ class ZooKeeperStore implements LockStore {
   /** By key and owner id: what this process has taken, or is about to take. */
   readonly #sessions = new Map<string, HoldSession>();
   #limits = UNKNOWN_LIMITS;
+  #remembered = 0;
   #host = 0;
   #closed = false;
 
@@ -152,7 +154,7 @@ class ZooKeeperStore implements LockStore {
   async #create(claim: Claim, signal: AbortSignal): Promise<Grant | Busy> {
     const newestBefore = this.#tokens.newest;
     const session = new HoldSession(this.#connect, this.#slots);
-    this.#sessions.set(nameOf(claim), session);
+    this.#remember(claim, session);
     const node = await this.#createIn(session, claim, signal);
     if (node) return this.#tokens.grant(node.createZxid, newestBefore);
     this.#forget(claim);
@@ -219,8 +221,16 @@ class ZooKeeperStore implements LockStore {
     const found = node && ownerOf(node);
     if (found?.ownerId !== owner.ownerId) return null;
     const session = new HoldSession(this.#connect, this.#slots, found.ticket);
-    this.#sessions.set(nameOf(owner), session);
+    this.#remember(owner, session);
     return session;
+  }
+
+  /** Now and then drops those that were never given back, because nobody answered until they had ended. */
+  #remember(owner: LockClaimer, session: HoldSession): void {
+    this.#sessions.set(nameOf(owner), session);
+    this.#remembered += 1;
+    if (this.#remembered % SWEEP_EVERY > 0) return;
+    for (const [name, { outlived }] of this.#sessions) if (outlived) this.#sessions.delete(name);
   }
 
   #forget(owner: LockClaimer): void {
