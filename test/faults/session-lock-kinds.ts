@@ -24,7 +24,7 @@ export interface SessionLockKind {
   readonly countLocks: string;
 }
 
-const postgresAdvisory: SessionLockKind = {
+export const postgresAdvisory: SessionLockKind = {
   title: 'advisory locks of PostgreSQL',
   server: 'postgres',
   async start() {
