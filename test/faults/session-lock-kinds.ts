@@ -24,7 +24,7 @@ export interface SessionLockKind {
   readonly countLocks: string;
 }
 
-export const postgresAdvisory: SessionLockKind = {
+const postgresAdvisory: SessionLockKind = {
   title: 'advisory locks of PostgreSQL',
   server: 'postgres',
   async start() {

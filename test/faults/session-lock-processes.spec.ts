@@ -11,7 +11,7 @@ import {
   type StoppingProcess,
   type TestServer,
 } from '../servers/index.js';
-import { pause, postgresAdvisory, sessionLockKinds, until } from './session-lock-kinds.js';
+import { pause, sessionLockKinds, until } from './session-lock-kinds.js';
 
 const TTL_MS = 2_000;
 const SCRIPT = join(__dirname, '..', 'conformance', 'holder-process.ts');
@@ -62,6 +62,19 @@ describe.each(sessionLockKinds)('processes with $title', (kind) => {
       expect(await next.release()).toBe('released');
     });
 
+    it('that count under one lock lose nothing when the server is killed and comes back, and none ends badly', async () => {
+      const counting = startCounting({ place: kind.place(server) }, { callers: 3, increments: 4 });
+      let ended = false;
+      const watched = counting.ended.finally(() => (ended = true));
+      await until(() => counting.sections() >= 10 || ended, 60_000);
+      await server.kill();
+      await pause(500);
+      await server.start();
+      await watched;
+      counting.expectExact();
+      counting.remove();
+    });
+
     function orderOf(): HolderOrder {
       return { place: kind.place(server), key: 'k', ttlMs: TTL_MS };
     }
@@ -70,22 +83,5 @@ describe.each(sessionLockKinds)('processes with $title', (kind) => {
       const [row] = await raw.query<{ n: number }[]>(kind.countLocks);
       return Number(row?.n);
     }
-  });
-});
-
-describeWithServers(['postgres'], 'processes with advisory locks of PostgreSQL', () => {
-  it('that count under one lock lose nothing when the server is killed and comes back, and none ends badly', async () => {
-    const server = await postgresAdvisory.start();
-    const counting = startCounting({ place: postgresAdvisory.place(server) }, { callers: 3, increments: 4 });
-    let ended = false;
-    const watched = counting.ended.finally(() => (ended = true));
-    await until(() => counting.sections() >= 10 || ended, 60_000);
-    await server.kill();
-    await pause(500);
-    await server.start();
-    await watched;
-    counting.expectExact();
-    counting.remove();
-    await server.stop();
   });
 });
