@@ -20,6 +20,16 @@ class Payouts {
   }
 }
 
+class Reports {
+  end?: () => void;
+
+  @Idempotent('report:<day>')
+  async report(day: string): Promise<string> {
+    await new Promise<void>((resolve) => (this.end = resolve));
+    return day;
+  }
+}
+
 describe('LockTesting.install() and @Idempotent', () => {
   let payouts: Payouts;
 
@@ -60,14 +70,7 @@ describe('LockTesting.install() and @Idempotent', () => {
   });
 
   it('names idempotent calls that are under way, and is idle when they have ended', async () => {
-    const plain = new (class {
-      end?: () => void;
-      @Idempotent('report:<day>')
-      async report(day: string): Promise<string> {
-        await new Promise<void>((resolve) => (this.end = resolve));
-        return day;
-      }
-    })();
+    const plain = new Reports();
     LockTesting.expectIdle();
     const reporting = plain.report('monday');
     while (!plain.end) await new Promise(setImmediate);

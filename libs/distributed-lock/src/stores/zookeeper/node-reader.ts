@@ -29,7 +29,7 @@ export class NodeReader {
   readonly #watched = new Map<string, Watched>();
   #connection: ZkConnection | undefined;
   #connecting: Promise<ZkConnection> | undefined;
-  #pings: NodeJS.Timeout | undefined;
+  #nextPing: NodeJS.Timeout | undefined;
   #rearming = false;
   #closed = false;
 
@@ -68,7 +68,7 @@ export class NodeReader {
 
   close(): void {
     this.#closed = true;
-    clearInterval(this.#pings);
+    clearTimeout(this.#nextPing);
     this.#connection?.destroy();
   }
 
@@ -136,14 +136,22 @@ export class NodeReader {
     this.#connection = connection;
     connection.onWatch = (path, type) => this.#changed(path, type);
     connection.onClose = () => {
-      clearInterval(this.#pings);
+      clearTimeout(this.#nextPing);
       if (this.#watched.size > 0) void this.#rearm();
     };
-    clearInterval(this.#pings);
-    const ping = (): unknown =>
-      withDeadline(PATIENCE_MS, (signal) => connection.ping(signal)).catch(() => undefined);
-    this.#pings = setInterval(() => void ping(), connection.timeoutMs / 3).unref();
+    this.#pingLater(connection);
     return connection;
+  }
+
+  /** The next one is planned when this one has been answered or given up, so that no two overlap. */
+  #pingLater(connection: ZkConnection): void {
+    if (connection !== this.#connection || !connection.open) return; // there is a newer one, with pings of its own
+    clearTimeout(this.#nextPing);
+    const ping = async (): Promise<void> => {
+      await withDeadline(PATIENCE_MS, (signal) => connection.ping(signal)).catch(() => undefined);
+      this.#pingLater(connection);
+    };
+    this.#nextPing = setTimeout(() => void ping(), connection.timeoutMs / 3).unref();
   }
 }
 
