@@ -4,9 +4,11 @@ import { createConnection, type RowDataPacket } from 'mysql2/promise';
 import { Client } from 'pg';
 import {
   describeWithServers,
+  startEtcd,
   startMariaDb,
   startPostgres,
   startRedis,
+  startZooKeeper,
   type MariaDbServer,
   type PostgresServer,
   type RedisServer,
@@ -180,5 +182,32 @@ describeWithServers(['mariadb'], 'a private MariaDB server', () => {
     );
     expect(settings).toEqual([{ strict: 1, engine: 'InnoDB', isolation: 'REPEATABLE-READ' }]);
     await server.stop();
+  });
+});
+
+describeWithServers(['etcd'], 'a private etcd server', () => {
+  it('keeps its data over a kill, comes back on the same port, and leaves nothing behind', async () => {
+    const server = await startEtcd();
+    const { port } = server;
+    await server.ask('kv/put', { key: 'YQ==', value: 'MQ==' });
+    await server.kill();
+    await server.start();
+    expect(server.port).toBe(port);
+    expect(await server.ask('kv/range', { key: 'YQ==' })).toMatchObject({ count: '1' });
+    await server.stop();
+    expect(processesOn(port)).toEqual([]);
+    expect(existsSync(server.folder)).toBe(false);
+  });
+});
+
+describeWithServers(['zookeeper'], 'a private ZooKeeper server', () => {
+  it('comes back on the same port after a kill, and leaves nothing behind', async () => {
+    const server = await startZooKeeper();
+    const { pid, folder } = server;
+    await server.kill();
+    expect(anyRuns([pid as number])).toBe(false);
+    await server.start();
+    await server.stop();
+    expect(existsSync(folder)).toBe(false);
   });
 });

@@ -106,16 +106,23 @@ export class HoldSession implements Slotted {
   }
 }
 
+/** Of two that use one session, each ends the other's connection by coming back; one of them has to be first. */
+const TRIES = 6;
+const LONGEST_PAUSE_MS = 30;
+
 /**
- * Does once more what is the same when it is done twice: a kept connection may have broken long ago, and the session may
- * have been used from elsewhere, which ends it.
+ * Does again what is the same when it is done twice: a kept connection may have broken long ago, and somebody else may use
+ * the session, which ends it.
  */
-export async function twice<T>(signal: AbortSignal, step: () => Promise<T>): Promise<T> {
-  try {
-    return await step();
-  } catch (error) {
-    if (signal.aborted || !(error instanceof ConnectionLost || isMoved(error))) throw error;
-    return step();
+export async function again<T>(signal: AbortSignal, step: () => Promise<T>): Promise<T> {
+  for (let tries = 1; ; tries += 1) {
+    try {
+      return await step();
+    } catch (error) {
+      const broken = error instanceof ConnectionLost || isMoved(error);
+      if (!broken || signal.aborted || tries === TRIES) throw error;
+      if (tries > 1) await new Promise((resolve) => setTimeout(resolve, Math.random() * LONGEST_PAUSE_MS));
+    }
   }
 }
 

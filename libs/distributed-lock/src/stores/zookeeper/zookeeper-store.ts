@@ -12,7 +12,7 @@ import {
 } from '../../core/index.js';
 import { checkEnsemble, type SessionLimits } from './boot-check.js';
 import { ConnectionSlots } from './connection-slots.js';
-import { HoldSession, isSessionEnded, twice } from './hold-session.js';
+import { again, HoldSession, isSessionEnded } from './hold-session.js';
 import { ownerOf, pathOf } from './lock-node.js';
 import { askOwnNode, createLockNode, createRoot, endSession } from './lock-steps.js';
 import { NodeReader } from './node-reader.js';
@@ -97,7 +97,7 @@ class ZooKeeperStore implements LockStore {
       if (!session) return 'not-owner';
       const owned = await this.#owns(session, request, undefined, signal);
       // Ended already means: by us, and the answer was lost; or it ran out just now, and was ours until then.
-      await twice(signal, () => session.use(undefined, signal, (each) => endSession(each, signal))).catch(
+      await again(signal, () => session.use(undefined, signal, (each) => endSession(each, signal))).catch(
         (error: unknown) => {
           if (!isSessionEnded(error)) throw error;
         },
@@ -203,7 +203,7 @@ class ZooKeeperStore implements LockStore {
   ): Promise<boolean> {
     const path = this.#pathOf(owner);
     try {
-      return await twice(signal, () =>
+      return await again(signal, () =>
         session.use(timeoutMs, signal, (connection) => askOwnNode(connection, path, signal)),
       );
     } catch (error) {
