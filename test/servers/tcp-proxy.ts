@@ -156,7 +156,7 @@ class Link {
   destroy(): void {
     clearTimeout(this.#timer);
     this.#outbox.length = 0;
-    this.client.resetAndDestroy();
+    if (!this.client.destroyed) this.client.resetAndDestroy(); // a second reset would keep the process alive for ever
     this.server.destroy();
     this.faults.ended();
   }
