@@ -77,7 +77,10 @@ module.exports = {
       from: { path: `${SRC}/(core|idempotency|redis-server|stores/[^/]+|nest|typeorm|testing)/` },
       to: {
         path: `${SRC}/(core|idempotency|redis-server|stores/[^/]+|nest|typeorm|testing)/`,
-        pathNot: [`${SRC}/$1/`, `${SRC}/(core|idempotency|redis-server|stores/[^/]+|nest|typeorm|testing)/index\\.ts$`],
+        pathNot: [
+          `${SRC}/$1/`,
+          `${SRC}/(core|idempotency|redis-server|stores/[^/]+|nest|typeorm|testing)/index\\.ts$`,
+        ],
       },
     },
     {

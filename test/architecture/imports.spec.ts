@@ -49,7 +49,11 @@ const PLANTS: readonly Plant[] = [
     `${SRC}/redis-server/planted-idempotency.ts`,
     `import '../idempotency/index.js';`,
   ),
-  plant('through-the-index', `${SRC}/stores/redis/planted-link.ts`, `import '../../redis-server/link-to.js';`),
+  plant(
+    'through-the-index',
+    `${SRC}/stores/redis/planted-link.ts`,
+    `import '../../redis-server/link-to.js';`,
+  ),
   plant('through-the-index', `${SRC}/idempotency/planted-lease.ts`, `import '../core/lease.js';`),
   plant(
     'through-the-index',

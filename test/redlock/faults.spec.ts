@@ -178,7 +178,7 @@ describeWithServers(['redis'], 'Redlock on 5 servers, each behind its own networ
       handOffsMs.push(performance.now() - releasedAtMs);
       await next.release();
     }
-    expect(handOffsMs.sort((a, b) => a - b)[2]).toBeLessThan(150);
+    expect(handOffsMs.sort((a, b) => a - b)[2]).toBeLessThan(1_000); // half of what asking alone would take at best
   });
 
   function loseAll(): void {

@@ -91,9 +91,5 @@ export function withinTime<T>(
 
 /** A driver may throw before it returns a promise; that is a rejection like any other. */
 function begin<T>(command: () => Promise<T>): Promise<T> {
-  try {
-    return Promise.resolve(command());
-  } catch (error) {
-    return Promise.reject(error as Error);
-  }
+  return new Promise((resolve) => resolve(command()));
 }

@@ -1,7 +1,14 @@
-import { LockConfigInvalidError, StoreUnavailableError, systemClock, withinTime } from '../core/index.js';
+import {
+  LockConfigInvalidError,
+  pause,
+  StoreUnavailableError,
+  systemClock,
+  withinTime,
+} from '../core/index.js';
 import { messageOf, type RedisLink } from './redis-client.js';
 
 const BOOT_TIMEOUT_MS = 5_000;
+const RECONNECTED_MS = 250;
 const OLDEST_MAJOR = 5;
 
 /** What a server tells about itself, by the names of INFO; empty where it may not tell. */
@@ -77,8 +84,7 @@ function evicts({ maxmemory_policy: policy = '', maxmemory }: ServerInfo): boole
 /** @throws {StoreUnavailableError} no answer */
 export async function readInfo(link: RedisLink): Promise<ServerInfo> {
   try {
-    const ask = (): Promise<string> => link.send(BOOT_TIMEOUT_MS, (client) => client.info());
-    const info = await withinTime(systemClock, BOOT_TIMEOUT_MS, ask); // a client of the application may queue for ever
+    const info = await askInfo(link);
     const lines = info
       .split(/\r?\n/)
       .map((line): [string, string] => [line.split(':', 1).join(), line.replace(/^.*?:/, '')]);
@@ -89,5 +95,18 @@ export async function readInfo(link: RedisLink): Promise<ServerInfo> {
       `Redis at ${link.address} gave no answer. Nothing was locked; check that the server runs and the address is right.`,
       { cause },
     );
+  }
+}
+
+/** Twice at most: on a machine that is busy starting up, the first connection may have been given up while it was made. */
+async function askInfo(link: RedisLink): Promise<string> {
+  const ask = (): Promise<string> => link.send(BOOT_TIMEOUT_MS, (client) => client.info());
+  const once = (): Promise<string> => withinTime(systemClock, BOOT_TIMEOUT_MS, ask); // an application's client may queue for ever
+  try {
+    return await once();
+  } catch (error) {
+    if (!/isn't writeable|connection is closed/i.test(messageOf(error))) throw error;
+    await pause(systemClock, { timeoutMs: RECONNECTED_MS, signals: [] });
+    return once();
   }
 }
