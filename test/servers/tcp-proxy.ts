@@ -156,7 +156,9 @@ class Link {
   destroy(): void {
     clearTimeout(this.#timer);
     this.#outbox.length = 0;
-    if (!this.client.destroyed) this.client.resetAndDestroy(); // a second reset would keep the process alive for ever
+    // A reset that meets an end on its way fails, and leaves its handle open for ever.
+    if (this.client.writableEnded || this.client.destroyed) this.client.destroy();
+    else this.client.resetAndDestroy();
     this.server.destroy();
     this.faults.ended();
   }
