@@ -107,17 +107,26 @@ export function resolveOptions<T>(
   const { fingerprint = NO_FINGERPRINT, onCrash = 'rerun' } = options;
   requireCrashRule(onCrash);
   const keepMs = Math.max(times.retentionMs, times.unknownRetentionMs);
+  // Written out: objects that are spread together are slow to make and to read, and this runs for every call.
   return {
-    ...options,
-    ...times,
+    leaseMs: times.leaseMs,
+    retentionMs: times.retentionMs,
+    unknownRetentionMs: times.unknownRetentionMs,
+    waitMs: times.waitMs,
+    maxAttempts: times.maxAttempts,
+    maxResultBytes: times.maxResultBytes,
     fingerprint,
     onCrash,
     keepMs,
+    finalErrors: options.finalErrors,
+    classes: options.classes,
+    around: options.around,
     transactional: transactionalOf(options, store),
+    signal: options.signal,
   };
 }
 
-/** Undefined alone means "not given". Written out, since this runs for every call. */
+/** Undefined alone means "not given". */
 function withDefaults(given: IdempotencyDefaults, last: Required<IdempotencyDefaults>): typeof last {
   const { leaseMs, retentionMs, unknownRetentionMs, waitMs, maxAttempts, maxResultBytes } = last;
   return {

@@ -50,9 +50,14 @@ export class ClaimBatches {
 
   async #ask(asked: readonly Asked[]): Promise<void> {
     try {
-      const keys = asked.map(({ key }) => key);
-      const args = asked.flatMap((one) => one.args);
-      const replies = await this.send(keys, args, Math.max(...asked.map(({ timeoutMs }) => timeoutMs)));
+      const [keys, args]: [string[], string[]] = [[], []];
+      let timeoutMs = 0;
+      for (const one of asked) {
+        keys.push(one.key);
+        args.push(...one.args);
+        timeoutMs = Math.max(timeoutMs, one.timeoutMs);
+      }
+      const replies = await this.send(keys, args, timeoutMs);
       if (!Array.isArray(replies) || replies.length !== asked.length)
         throw new TypeError(`Redis did not answer each of ${asked.length} questions.`);
       asked.forEach(({ resolve }, i) => resolve(replies[i]));
