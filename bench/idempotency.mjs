@@ -33,14 +33,17 @@ async function onRedis() {
   const client = new Redis(server.port, '127.0.0.1');
   const service = new IdempotencyService({ store: redisIdempotencyStore({ client }) });
   await client.set('bare', JSON.stringify(answer));
-  const calls = { [GET]: () => client.get('bare'), ...(await callsOf(service)) };
+  const calls = await callsOf(service);
+  const pair = { [GET]: () => client.get('bare'), [REPLAY]: calls[REPLAY] };
   for (const inFlight of [1, 50]) {
-    const rates = await compare(calls, { inFlight });
+    const rates = await compare(pair, { inFlight });
     report(`Redis, ${inFlight} in flight`, rates, GET);
     if (inFlight === 1 || rates[REPLAY] >= LEAST_REPLAY_RATE * rates[GET]) continue;
     console.error(`A replay should be at least ${LEAST_REPLAY_RATE} × as fast as a GET.`);
     process.exitCode = 1;
   }
+  for (const inFlight of [1, 50])
+    report(`Redis, ${inFlight} in flight`, await compare(calls, { inFlight, rounds: 5 }), REPLAY);
   for (const name of [FIRST, REPLAY]) await tellRoundTrips(client, name, calls[name]);
   await service.close();
   await client.quit();
