@@ -1,5 +1,5 @@
-import { chownSync } from 'node:fs';
-import { join } from 'node:path';
+import { chownSync, realpathSync } from 'node:fs';
+import { dirname, join, relative } from 'node:path';
 import { Client } from 'pg';
 import { startServer, type Identity, type Place, type TestServer } from './private-server.js';
 import { unprivileged } from './unprivileged.js';
@@ -18,23 +18,38 @@ const SETTINGS = {
   jit: 'off',
 };
 
+export interface PostgresServerOptions {
+  /** The port of the primary that it copies and follows. Default: none, it begins empty. */
+  readonly standbyOf?: number;
+}
+
 /** A PostgreSQL server of your own, user and database `postgres`, no password; `stop()` it when done. */
-export function startPostgres(): Promise<PostgresServer> {
+export function startPostgres({ standbyOf }: PostgresServerOptions = {}): Promise<PostgresServer> {
   const identity = unprivileged('postgres');
   return startServer({
     kind: 'postgres',
     identity,
     url: (host, port) => `postgres://postgres@${host}:${port}/postgres`,
-    prepare: (place) => createCluster(place, identity),
+    prepare: (place) => fillFolder(place, identity, standbyOf),
     command: ({ folder, port }) => ({ program: 'postgres', args: serverArguments(folder, port) }),
     ask: selectOne,
   });
 }
 
-async function createCluster(place: Place, identity: Identity | undefined): Promise<void> {
+async function fillFolder(place: Place, identity?: Identity, standbyOf?: number): Promise<void> {
   if (identity) chownSync(place.folder, identity.uid, identity.gid);
-  const options = ['--username=postgres', '--auth=trust', '--encoding=UTF8', '--no-locale', '--no-sync'];
-  await place.run('initdb', [`--pgdata=${join(place.folder, 'data')}`, '--no-instructions', ...options]);
+  const common = [`--pgdata=${join(place.folder, 'data')}`, '--username=postgres', '--no-sync'];
+  if (standbyOf === undefined) {
+    const options = ['--auth=trust', '--encoding=UTF8', '--no-locale', '--no-instructions'];
+    return place.run('initdb', [...common, ...options]);
+  }
+  const options = ['--host=127.0.0.1', `--port=${standbyOf}`, '--checkpoint=fast', '--write-recovery-conf'];
+  return place.run(besideServer(place.binaries.folder, 'pg_basebackup'), [...common, ...options]);
+}
+
+/** Where the server is only linked to, its other programs need not be linked to as well. */
+function besideServer(folder: string, program: string): string {
+  return relative(folder, join(dirname(realpathSync(join(folder, 'postgres'))), program));
 }
 
 function serverArguments(folder: string, port: number): string[] {

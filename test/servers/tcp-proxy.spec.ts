@@ -131,6 +131,20 @@ describe('startProxy', () => {
     expect(performance.now() - startedMs).toBeGreaterThanOrEqual(79);
   });
 
+  it('breaks connections and leads to another server when it is switched to that', async () => {
+    const socket = await client();
+    await ask(socket, 'to the former');
+    const closed = closing(socket);
+    const former = echo;
+    echo = await startEcho();
+    proxy.switchTo(echo.port);
+    await closed;
+    await ask(await client(), 'to the latter');
+    expect([former.received, echo.received]).toEqual([['to the former'], ['to the latter']]);
+    former.server.close();
+    await once(former.server, 'close');
+  });
+
   it('passes the end of a connection on, from either side', async () => {
     const socket = await client();
     await ask(socket, 'hello');

@@ -8,6 +8,8 @@ export interface TcpProxy {
   readonly port: number;
   /** Breaks every connection and refuses new ones until {@link heal}. */
   cut(): void;
+  /** Leads to another server from now on, as the address of a load balancer does. Connections to the former one are broken. */
+  switchTo(targetPort: number): void;
   /** Holds all bytes, both ways, and all ends of connections: nothing is lost and nothing arrives until {@link thaw}. */
   freeze(): void;
   thaw(): void;
@@ -40,7 +42,7 @@ class Proxy implements TcpProxy {
   #replyDelayMs = 0;
 
   constructor(
-    private readonly targetPort: number,
+    private targetPort: number,
     readonly port: number,
   ) {
     this.#listener = createServer({ allowHalfOpen: true, pauseOnConnect: true }, (client) =>
@@ -50,6 +52,11 @@ class Proxy implements TcpProxy {
 
   cut(): void {
     this.#listener.close();
+    for (const link of this.#links) link.destroy();
+  }
+
+  switchTo(targetPort: number): void {
+    this.targetPort = targetPort;
     for (const link of this.#links) link.destroy();
   }
 
