@@ -1,4 +1,4 @@
-import { Cluster } from 'ioredis';
+import { Cluster, Redis } from 'ioredis';
 import { IdempotencyService, LockService, type LockStore } from 'nestjs-distributed-lock';
 import { redisIdempotencyStore, redisStore } from 'nestjs-distributed-lock/redis';
 
@@ -9,31 +9,32 @@ import {
   type RedisServer,
 } from '../servers/index.js';
 import { redisCommand, until } from '../servers/redis-command.js';
+import { bound } from './memory-harness.js';
+import { SectionHistory } from './section-history.js';
 
 const PATIENCE_MS = 5_000;
 const ROUNDS = 3;
-
-/** One hold of the lock that the workers fight for. */
-interface Section {
-  readonly token: number;
-  readonly others: number;
-}
+const OWNER_OF_K = 'lock:{k}:owner';
 
 describeWithServers(['redis'], 'a cluster of Redis that changes', () => {
   let redis: RedisCluster;
   let client: Cluster;
+  /** To each of the nodes, without a look at who has which slot. */
+  let direct: Redis[];
   const ends: (() => Promise<void>)[] = [];
 
   beforeAll(async () => {
     redis = await startRedisCluster();
     client = new Cluster([...redis.addresses], { enableAutoPipelining: true });
     client.on('error', () => undefined);
+    direct = redis.nodes.map(({ port }) => new Redis(port, '127.0.0.1'));
+    for (const each of direct) each.on('error', () => undefined); // one of them is killed
   });
   afterEach(async () => {
     for (const end of ends.splice(0)) await end();
   });
   afterAll(async () => {
-    client.disconnect();
+    for (const each of [client, ...direct]) each.disconnect();
     await redis.stop();
   });
 
@@ -53,25 +54,28 @@ describeWithServers(['redis'], 'a cluster of Redis that changes', () => {
   });
 
   it('never has two owners, and tokens rise, while the slot of their lock moves from node to node (C064)', async () => {
-    const history: Section[] = [];
+    const history = new SectionHistory();
     const services = [own(), own(), redisStore({ client })].map((store) => serviceOn(store));
     const done = new AbortController();
-    const working = services.map((service) => work(service, history, done.signal));
-    const more = async (): Promise<void> => {
-      const before = history.length;
-      await until('work goes on', () => Promise.resolve(history.length >= before + 15));
-    };
-    await more();
-    const slot = await redis.slotOf('lock:{k}:owner');
+    const working = services.map((service) => history.fill(service, 'k', done.signal));
+    await history.grownBy(15);
+    const slot = await redis.slotOf(OWNER_OF_K);
     for (let round = 0; round < ROUNDS; round += 1) {
       await redis.move(slot, await anotherOwner(slot), () => pause(150));
-      await more();
+      await history.grownBy(15);
     }
     done.abort();
     await Promise.all(working);
-    expect(history.every(({ others }) => others === 0)).toBe(true);
-    const tokens = history.map(({ token }) => token);
-    expect(tokens).toEqual([...new Set(tokens)].sort((a, b) => a - b));
+    expect(history.faults()).toEqual([]);
+  });
+
+  it('lets nobody in beside an owner whose lock moves; a client that takes the lock for free where it has not arrived is seen to get in', async () => {
+    for (const [store, faults] of [
+      [own(), []],
+      [hasty(own()), [expect.stringMatching(/^two owners/)]],
+    ] as const) {
+      expect(await faultsOfMove(serviceOn(own()), serviceOn(store))).toEqual(faults);
+    }
   });
 
   it('renews a lease whose slot is on its way, and releases it', async () => {
@@ -136,6 +140,42 @@ describeWithServers(['redis'], 'a cluster of Redis that changes', () => {
     );
   });
 
+  /** What is wrong with what both saw when the second asks again and again for a lock of the first that moves. */
+  async function faultsOfMove(owner: LockService, intruder: LockService): Promise<string[]> {
+    const history = new SectionHistory();
+    const held = await owner.acquire('k', { ttlMs: 60_000, waitMs: 60_000 });
+    const leave = history.enter(held.token);
+    const slot = await redis.slotOf(OWNER_OF_K);
+    let tries = 0;
+    await redis.move(slot, await anotherOwner(slot), async () => {
+      tries += 1;
+      const got = await intruder.tryAcquire('k').catch(() => null); // refused, or nobody could tell
+      if (got) history.enter(got.token);
+    });
+    leave();
+    expect(tries).toBe(2);
+    expect(await held.release()).toBe('released');
+    return history.faults();
+  }
+
+  /** As careless clients are: a lock that somebody has is free all the same where another node has not received it yet. */
+  function hasty(store: LockStore): LockStore {
+    return {
+      ...bound(store),
+      tryAcquire: async (claim, timeoutMs) => {
+        const answer = await store.tryAcquire(claim, timeoutMs);
+        const goes = answer.kind === 'busy' && (await isOnItsWay(OWNER_OF_K));
+        return goes ? { kind: 'granted', token: Date.now() * 1_000 } : answer;
+      },
+    };
+  }
+
+  /** Whether of two nodes which serve its slot one has the key, and the other has not. */
+  async function isOnItsWay(redisKey: string): Promise<boolean> {
+    const answers = await Promise.all(direct.map((node) => existsAt(node, redisKey)));
+    return answers.includes(1) && answers.includes(0);
+  }
+
   function own(): LockStore {
     return redisStore({ cluster: redis.addresses.slice(0, 2) });
   }
@@ -167,18 +207,11 @@ describeWithServers(['redis'], 'a cluster of Redis that changes', () => {
   }
 });
 
-/** How many are inside: the workers share this process, not their connections. */
-let inside = 0;
-
-async function work(service: LockService, history: Section[], done: AbortSignal): Promise<void> {
-  while (!done.aborted) {
-    await service.withLock('k', { ttlMs: 5_000, waitMs: 30_000 }, async (lease) => {
-      history.push({ token: lease.token, others: inside });
-      inside += 1;
-      await pause(2);
-      inside -= 1;
-    });
-  }
+/** 1 or 0 where the slot is, comes or goes; undefined on other nodes. */
+async function existsAt(node: Redis, redisKey: string): Promise<unknown> {
+  const answers = await node.pipeline().call('ASKING').exists(redisKey).exec();
+  const [error, count] = answers?.[1] ?? [];
+  return error ? undefined : count;
 }
 
 function pause(durationMs: number): Promise<void> {
