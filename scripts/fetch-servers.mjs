@@ -8,6 +8,7 @@ import {
   cacheFolder,
   isComplete,
   locate,
+  olderSuiteOf,
   packagesOf,
   programsOf,
   SERVER_KINDS,
@@ -19,6 +20,9 @@ const COMMAND_LIMIT_MS = 300_000;
 
 /** PostgreSQL loads these only to compile queries, which the tests switch off, or to run Perl; they are its largest part. */
 const NOT_NEEDED = /^lib(llvm|z3|perl)|-perl$/;
+
+/** The keys of all releases of Debian that are still kept, where its package of keys puts them. */
+const DEBIAN_KEYS = '/usr/share/keyrings/debian-archive-keyring.gpg';
 
 /**
  * @param {(line: string) => void} say
@@ -33,13 +37,30 @@ export function fetchMissingServers(say) {
   const workshop = mkdtempSync(join(cacheFolder(), 'fetch-'));
   try {
     const apt = privateApt(workshop);
-    for (const kind of missing) fetch(kind, apt, workshop);
+    for (const kind of missing) fetch(kind, aptFor(kind, apt, workshop), workshop);
     say(`Fetched in ${((performance.now() - startedMs) / 1_000).toFixed(1)} s`);
   } catch (error) {
     say(`Could not fetch: ${error instanceof Error ? error.message : String(error)}`);
   } finally {
     rmSync(workshop, { recursive: true, force: true });
   }
+}
+
+/**
+ * The machine's own sources, where they have the server; else the suite of Debian that still has it, from the mirrors that
+ * these sources name, its packages verified by apt with Debian's keys as all others.
+ *
+ * @param {ServerKind} kind
+ * @param {Apt} apt
+ * @param {string} workshop
+ * @returns {Apt}
+ */
+function aptFor(kind, apt, workshop) {
+  const suite = olderSuiteOf(kind);
+  if (suite === undefined || packagesOf(kind).every((name) => apt.has(name))) return apt;
+  const older = join(workshop, suite);
+  mkdirSync(older);
+  return privateApt(older, apt.debianSources(suite));
 }
 
 /**
@@ -73,27 +94,37 @@ function publish(unpacked, target) {
 
 /**
  * @typedef {object} Apt
+ * @property {(name: string) => boolean} has
+ * @property {(suite: string) => string} debianSources what to write into the list of sources for another suite of Debian
  * @property {(name: string) => string[]} versioned the packages behind a name that only stands for the present version
  * @property {(packages: readonly string[]) => string[]} missingLibraries
  * @property {(packages: readonly string[], folder: string) => void} download
  */
 
 /**
- * apt with lists and caches of its own. It reads the machine's sources and the list of what is installed.
+ * apt with lists and caches of its own. It reads the machine's sources, unless it is given others, and the list of what is
+ * installed.
  *
  * @param {string} workshop
+ * @param {string} [sources]
  * @returns {Apt}
  */
-function privateApt(workshop) {
+function privateApt(workshop, sources) {
   const config = join(workshop, 'apt.conf');
   for (const folder of ['lists/partial', 'cache/archives/partial']) {
     mkdirSync(join(workshop, folder), { recursive: true });
   }
-  writeFileSync(config, configuration(workshop));
+  writeFileSync(config, configuration(workshop, sources));
   /** @param {string} program @param {readonly string[]} args @param {string} [cwd] */
   const apt = (program, args, cwd) => run(program, ['-c', config, ...args], { LC_ALL: 'C' }, cwd);
   apt('apt-get', ['update', '-qq']);
   return {
+    has: (name) => /^ {2}Candidate: (?!\(none\))/m.test(apt('apt-cache', ['policy', name])),
+    debianSources: (suite) => {
+      const format = '$(ORIGIN)|$(REPO_URI)|$(COMPONENT)';
+      const filter = ['indextargets', '--format', format, 'Created-By: Packages'];
+      return sourcesOf(apt('apt-get', filter), suite);
+    },
     versioned: (name) => {
       const answer = apt('apt-cache', ['depends', '--important', name]);
       const behind = [...answer.matchAll(new RegExp(`Depends: (${name}-\\d+)$`, 'gm'))].map(
@@ -112,9 +143,32 @@ function privateApt(workshop) {
   };
 }
 
-/** @param {string} workshop */
-function configuration(workshop) {
+/**
+ * The same mirrors, another suite, signed by Debian. Security updates come from archives with suites of other names.
+ *
+ * @param {string} targets
+ * @param {string} suite
+ */
+function sourcesOf(targets, suite) {
+  const rows = targets.split('\n').map((row) => row.split('|'));
+  const plain = rows.filter(([origin, uri = '', component]) => {
+    return origin === 'Debian' && component === 'main' && !uri.includes('security');
+  });
+  const signed = existsSync(DEBIAN_KEYS) ? `[signed-by=${DEBIAN_KEYS}] ` : '';
+  const lines = plain.map(([, uri]) => `deb ${signed}${uri} ${suite} main`);
+  if (lines.length > 0) return `${[...new Set(lines)].join('\n')}\n`;
+  throw new Error(`the machine's sources name no mirror of Debian that ${suite} could be taken from`);
+}
+
+/**
+ * @param {string} workshop
+ * @param {string} [sources]
+ */
+function configuration(workshop, sources) {
+  const list = join(workshop, 'sources.list');
+  if (sources !== undefined) writeFileSync(list, sources);
   return [
+    ...(sources === undefined ? [] : [`Dir::Etc::sourcelist "${list}";`, 'Dir::Etc::sourceparts "-";']),
     `Dir::State::lists "${workshop}/lists";`,
     `Dir::Cache "${workshop}/cache";`,
     'Dir::Cache::pkgcache "pkgcache.bin";',

@@ -2,7 +2,7 @@
 import { existsSync, lstatSync, mkdirSync, readdirSync, statSync } from 'node:fs';
 import { delimiter, dirname, join } from 'node:path';
 
-/** @typedef {'redis' | 'postgres' | 'mariadb' | 'etcd' | 'zookeeper'} ServerKind */
+/** @typedef {'redis' | 'postgres' | 'mariadb' | 'etcd' | 'zookeeper' | 'consul'} ServerKind */
 
 /**
  * `folder` holds the programs; `libraries` are folders for LD_LIBRARY_PATH, empty when the system's own are enough; `jars`
@@ -12,13 +12,14 @@ import { delimiter, dirname, join } from 'node:path';
  */
 
 /** @type {readonly ServerKind[]} */
-export const SERVER_KINDS = ['redis', 'postgres', 'mariadb', 'etcd', 'zookeeper'];
+export const SERVER_KINDS = ['redis', 'postgres', 'mariadb', 'etcd', 'zookeeper', 'consul'];
 
 /**
  * @typedef {object} Server
  * @property {readonly string[]} programs
  * @property {readonly string[]} [jars] of a server that a program of the system runs; only these are ever fetched
  * @property {readonly string[]} packages
+ * @property {string} [olderSuite] of Debian, that still has the packages where the present one has not
  * @property {string} advice
  */
 
@@ -54,6 +55,12 @@ const SERVERS = {
     advice:
       'no ZooKeeper was found: install Java 11 or later and ZooKeeper 3.5 or later ' +
       '(Debian, Ubuntu: apt-get install default-jre-headless libzookeeper-java libslf4j-java)',
+  },
+  consul: {
+    programs: ['consul'],
+    packages: ['consul'],
+    olderSuite: 'bullseye',
+    advice: 'no consul was found: install Consul 1.8 or later (Debian 11: apt-get install consul)',
   },
 };
 
@@ -95,6 +102,13 @@ export const programsOf = (kind) => SERVERS[kind].programs;
  * @param {ServerKind} kind
  */
 export const isComplete = (kind) => SERVERS[kind].jars !== undefined;
+
+/**
+ * The suite of Debian that has its packages, if the machine's own has not; undefined where they are the machine's own.
+ *
+ * @param {ServerKind} kind
+ */
+export const olderSuiteOf = (kind) => SERVERS[kind].olderSuite;
 
 /** @param {ServerKind} kind */
 export const packagesOf = (kind) => SERVERS[kind].packages;
