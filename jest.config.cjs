@@ -31,7 +31,8 @@ module.exports = {
   transformIgnorePatterns: ['/node_modules/(?!@nestjs/)'],
   moduleNameMapper: {
     '^nestjs-distributed-lock$': '<rootDir>/libs/distributed-lock/src/index.ts',
-    '^nestjs-distributed-lock/(etcd|zookeeper)$': '<rootDir>/libs/distributed-lock/src/stores/$1/index.ts',
+    '^nestjs-distributed-lock/(etcd|zookeeper|consul)$':
+      '<rootDir>/libs/distributed-lock/src/stores/$1/index.ts',
     '^nestjs-distributed-lock/redis$': '<rootDir>/libs/distributed-lock/src/redis.ts',
     '^nestjs-distributed-lock/(typeorm|testing)$': '<rootDir>/libs/distributed-lock/src/$1/index.ts',
     '^(\\.{1,2}/.*)\\.js$': '$1',

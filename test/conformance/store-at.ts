@@ -1,6 +1,7 @@
 import { createRequire } from 'node:module';
 
 import type { LockStore } from 'nestjs-distributed-lock';
+import { consulStore } from 'nestjs-distributed-lock/consul';
 import { etcdStore } from 'nestjs-distributed-lock/etcd';
 import { redisStore, redlockStore } from 'nestjs-distributed-lock/redis';
 import { mysqlNamedLockStore, postgresAdvisoryStore, typeormStore } from 'nestjs-distributed-lock/typeorm';
@@ -9,7 +10,7 @@ import { DataSource } from 'typeorm';
 
 /** Where a child process of a test finds its store. */
 export interface StorePlace {
-  /** `redis://…`, `redlock:redis://…,redis://…,redis://…`, `postgres://…`, `http://…` for etcd, `zookeeper://…`, or a path to a SQLite file. */
+  /** `redis://…`, `redlock:redis://…,redis://…,redis://…`, `postgres://…`, `http://…` for etcd, `zookeeper://…`, `consul:http://…`, or a path to a SQLite file. */
   readonly place: string;
   readonly enableWAL?: boolean;
 }
@@ -18,6 +19,7 @@ export function storeAt({ place, enableWAL = true }: StorePlace): LockStore {
   if (place.startsWith('redlock:')) return redlockStore({ urls: place.slice('redlock:'.length).split(',') });
   if (place.startsWith('redis:')) return redisStore({ url: place });
   if (place.startsWith('http:')) return etcdStore({ hosts: place });
+  if (place.startsWith('consul:')) return consulStore({ url: place.slice('consul:'.length) });
   if (place.startsWith('zookeeper:')) return zookeeperStore({ hosts: new URL(place).host });
   if (place.startsWith('postgres+advisory:')) {
     const url = place.replace('+advisory', '');

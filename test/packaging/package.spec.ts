@@ -10,6 +10,7 @@ const ENTRY_POINTS = [
   `${NAME}/redis`,
   `${NAME}/etcd`,
   `${NAME}/zookeeper`,
+  `${NAME}/consul`,
   `${NAME}/typeorm`,
   `${NAME}/testing`,
 ];
