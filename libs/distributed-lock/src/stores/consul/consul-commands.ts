@@ -94,7 +94,7 @@ export class ConsulCommands {
     if (answer.status !== 200) throw errorOf(answer);
   }
 
-  /** Makes the key, held by the session, unless it is there. `leftover` may be replaced: it has an owner and no session. */
+  /** Makes the key, held by the session, unless it is there. A leftover is replaced. */
   async lock(
     key: HeldKey,
     ownerId: string,

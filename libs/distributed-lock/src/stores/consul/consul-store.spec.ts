@@ -114,7 +114,15 @@ describe('answers of Consul', () => {
       sessionId: 's',
       createIndex: 5,
     });
-    expect(read({ Value: ours })).toMatchObject({ ownerId: 'a', sessionId: null, modifyIndex: 7 });
+    expect(read({ Value: ours })).toMatchObject({ ownerId: 'a', sessionId: null, leftover: false });
+    for (const Value of [ours, null, '']) {
+      expect(read({ Value, LockIndex: 2 })).toMatchObject({
+        sessionId: null,
+        leftover: true,
+        modifyIndex: 7,
+      });
+    }
+    expect(read({ Value: 'eA==', LockIndex: 2 })).toMatchObject({ leftover: false });
     for (const Value of [null, 'eA==', 'bnVsbA==', 'eyJvd25lcklkIjo1fQ==']) {
       expect(read({ Value, Session: 's' })).toMatchObject({ ownerId: null, sessionId: 's' });
     }

@@ -79,7 +79,7 @@ class ConsulStore implements LockStore {
   tryAcquire(claim: Claim, timeoutMs: number): Promise<Grant | Busy> {
     return withDeadline(timeoutMs, async (signal) => {
       const record = await this.#commands.read(this.#nameOf(claim), signal);
-      if (record && !isLeftover(record)) return this.#found(claim, record, signal);
+      if (record && !record.leftover) return this.#found(claim, record, signal);
       return this.#delayed.has(claim.key) ? BUSY : this.#create(claim, record, signal);
     });
   }
@@ -133,7 +133,7 @@ class ConsulStore implements LockStore {
       return BUSY;
     }
     const record = await this.#commands.read(this.#nameOf(claim), signal);
-    if (record && !isLeftover(record)) return this.#found(claim, record, signal);
+    if (record && !record.leftover) return this.#found(claim, record, signal);
     if (/exists|stale/.test(why)) return { kind: 'busy', retryAfterMs: 0 }; // it was taken, and is free again
     throw new Error(`Consul did not make the lock: ${why}`);
   }
@@ -237,9 +237,6 @@ class ConsulStore implements LockStore {
     return { name, sessionId: record.sessionId };
   }
 }
-
-/** Of a lock whose session was taken from it by hand: nobody holds it. */
-const isLeftover = ({ ownerId, sessionId }: KeyRecord): boolean => ownerId !== null && sessionId === null;
 
 /** Whole milliseconds; a lease is better a little longer in the store than in its holder's mind. */
 const ttlOf = ({ ttlMs }: Claim): number => Math.ceil(ttlMs);

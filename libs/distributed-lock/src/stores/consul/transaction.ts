@@ -6,6 +6,8 @@ export interface KeyRecord {
   readonly ownerId: string | null;
   /** Null when nobody holds it. */
   readonly sessionId: string | null;
+  /** A lock that was taken from its session by hand: nobody holds it, and what is left of it may be replaced. */
+  readonly leftover: boolean;
   /** Of the raft entry that made the key; stays when the key is changed. */
   readonly createIndex: number;
   readonly modifyIndex: number;
@@ -25,6 +27,8 @@ export type TransactionAnswer =
 interface RawRecord {
   readonly Value?: string | null;
   readonly Session?: string;
+  /** How often it was locked. */
+  readonly LockIndex?: number;
   readonly CreateIndex?: number;
   readonly ModifyIndex?: number;
 }
@@ -74,10 +78,12 @@ const verb = (name: string, rest: object): object => ({ KV: { Verb: name, ...res
 
 const valueOf = (ownerId: string): string => Buffer.from(JSON.stringify({ ownerId })).toString('base64');
 
-function recordOf({ Value, Session, CreateIndex, ModifyIndex }: RawRecord): KeyRecord {
+function recordOf({ Value, Session = '', LockIndex = 0, CreateIndex, ModifyIndex }: RawRecord): KeyRecord {
+  const ownerId = ownerIn(Value);
   return {
-    ownerId: ownerIn(Value),
-    sessionId: Session === undefined || Session === '' ? null : Session,
+    ownerId,
+    sessionId: Session === '' ? null : Session,
+    leftover: Session === '' && LockIndex > 0 && (ownerId !== null || !Value),
     createIndex: Number(CreateIndex),
     modifyIndex: Number(ModifyIndex),
   };

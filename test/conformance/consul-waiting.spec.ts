@@ -1,0 +1,88 @@
+import { describeWithServers } from '../servers/index.js';
+import { claim, ConsulPlace, eventually, pause, PATIENCE_MS, verbOf } from './consul-place.js';
+
+describeWithServers(['consul'], 'who waits for a lock in Consul', () => {
+  let place: ConsulPlace;
+  beforeAll(async () => void (place = await ConsulPlace.open()));
+  beforeEach(() => place.empty());
+  afterEach(() => place.tidy());
+  afterAll(() => place.close());
+
+  it.each([1_000, 15_000])(
+    'wakes who waits when the key becomes free, without asking for it again and again: ttl %d, held',
+    async (ttlMs) => {
+      const holder = await place.store.tryAcquire({ ...claim, ttlMs }, PATIENCE_MS);
+      expect(holder.kind).toBe('granted');
+      await place.withService({}, async (service, acquired) => {
+        const waiting = service.acquire(claim.key, { waitMs: 20_000 });
+        if (ttlMs > 1_000) {
+          await pause(1_500);
+          await place.release(place.store);
+        }
+        const freeAtMs = performance.now();
+        await (await waiting).release();
+        expect(performance.now() - freeAtMs).toBeLessThan(ttlMs === 1_000 ? 3_000 : 500);
+        expect(acquired.at(-1)?.attempts).toBeLessThanOrEqual(6);
+      });
+    },
+  );
+
+  it('wakes at every release, whoever took the key in between, and not when it stays taken (C090)', async () => {
+    let woken = 0;
+    const watch = place.store.watch?.(claim.key, () => (woken += 1));
+    const other = place.storeAt();
+    for (let i = 0; i < 5; i += 1) {
+      const owner = { ...claim, ownerId: `${i}` };
+      await other.tryAcquire(owner, PATIENCE_MS);
+      await eventually(() => expect(watch?.hears).toBe(true));
+      await pause(150);
+      const before = woken;
+      await other.renew([{ ...owner, ttlMs: 50_000 }], PATIENCE_MS); // moves it to another session
+      await pause(150);
+      expect(woken).toBe(before);
+      await place.release(other, owner);
+      await eventually(() => expect(woken).toBeGreaterThan(before));
+    }
+    watch?.stop();
+    const before = woken;
+    await other.tryAcquire(claim, PATIENCE_MS);
+    await place.release(other);
+    await pause(200);
+    expect(woken).toBe(before);
+  });
+
+  it('wakes some and lets others ask when more keys are waited for than there are connections for', async () => {
+    const keys = Array.from({ length: 8 }, (_, i) => `many:${i}`);
+    for (const key of keys) await place.store.tryAcquire({ ...claim, key }, PATIENCE_MS);
+    await place.withService({ maxConnections: 6 }, async (service) => {
+      const waiting = keys.map((key) => service.acquire(key, { waitMs: 20_000 }));
+      await pause(500);
+      for (const key of keys) await place.store.release({ ...claim, key, keepForMs: 0 }, PATIENCE_MS);
+      const freeAtMs = performance.now();
+      for (const lease of await Promise.all(waiting)) await lease.release();
+      expect(performance.now() - freeAtMs).toBeLessThan(1_500);
+    });
+  });
+
+  it('closes a key for its lock-delay after a session has ended under it, and not after a release', async () => {
+    const proxy = await place.proxied();
+    const delayed = place.storeAt({ url: proxy.url, lockDelayMs: 2_500 });
+    const granted = await delayed.tryAcquire(claim, PATIENCE_MS);
+    await place.release(delayed);
+    expect((await delayed.tryAcquire(claim, PATIENCE_MS)).kind).toBe('granted');
+    const [held] = await place.sessions();
+    await place.server.ask('PUT', `session/destroy/${held?.ID}`);
+    const endedAtMs = performance.now();
+    const before = proxy.commands.length;
+    await place.withService({ url: proxy.url }, async (service) => {
+      const lease = await service.acquire(claim.key, { waitMs: 20_000 });
+      expect(performance.now() - endedAtMs).toBeGreaterThan(2_300);
+      expect(granted.kind === 'granted' && lease.token).toBeGreaterThan(
+        granted.kind === 'granted' ? granted.token : 0,
+      );
+      await lease.release();
+    });
+    const tries = proxy.commands.slice(before).filter((path) => verbOf(path) === 'session/create');
+    expect(tries.length).toBeLessThanOrEqual(8);
+  });
+});
