@@ -19,7 +19,7 @@ export function storeAt({ place, enableWAL = true }: StorePlace): LockStore {
   if (place.startsWith('redlock:')) return redlockStore({ urls: place.slice('redlock:'.length).split(',') });
   if (place.startsWith('redis:')) return redisStore({ url: place });
   if (place.startsWith('http:')) return etcdStore({ hosts: place });
-  if (place.startsWith('consul:')) return consulStore({ url: place.slice('consul:'.length) });
+  if (place.startsWith('consul:')) return consulAt(new URL(place.slice('consul:'.length)));
   if (place.startsWith('zookeeper:')) return zookeeperStore({ hosts: new URL(place).host });
   if (place.startsWith('postgres+advisory:')) {
     const url = place.replace('+advisory', '');
@@ -36,4 +36,8 @@ export function storeAt({ place, enableWAL = true }: StorePlace): LockStore {
   return typeormStore({
     dataSource: new DataSource({ type: 'better-sqlite3', driver, database: place, enableWAL }),
   });
+}
+
+function consulAt({ origin, searchParams }: URL): LockStore {
+  return consulStore({ url: origin, lockDelayMs: Number(searchParams.get('lockDelayMs') ?? 0) });
 }

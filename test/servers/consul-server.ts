@@ -16,17 +16,49 @@ export interface ConsulServerOptions {
   readonly masterToken?: string;
 }
 
+/** Of one member of a cluster: what the others call it, and where they reach it. */
+interface Peer {
+  readonly node: string;
+  readonly ports: { readonly server: number; readonly serf_lan: number };
+}
+
 /** A Consul server of your own, which is its own leader; `stop()` it when done. */
 export async function startConsul(options: ConsulServerOptions = {}): Promise<ConsulServer> {
-  const peers = { server: await freePort(), serf_lan: await freePort() };
+  const [server] = await startConsulCluster(1, options);
+  return server as ConsulServer;
+}
+
+/** Servers of one cluster, each with its own folder and ports. */
+export async function startConsulCluster(
+  size: number,
+  options: ConsulServerOptions = {},
+): Promise<ConsulServer[]> {
+  const peers: Peer[] = [];
+  while (peers.length < size) {
+    const ports = { server: await freePort(), serf_lan: await freePort() };
+    peers.push({ node: `member${peers.length}`, ports });
+  }
+  const members = peers.map((peer) => startMember(peer, peers, options));
+  const started = await Promise.allSettled(members);
+  const failed = started.find((each) => each.status === 'rejected');
+  if (!failed) return Promise.all(members);
+  for (const each of started) if (each.status === 'fulfilled') await each.value.stop();
+  throw failed.reason;
+}
+
+async function startMember(
+  peer: Peer,
+  peers: readonly Peer[],
+  options: ConsulServerOptions,
+): Promise<ConsulServer> {
   const server = await startServer({
     kind: 'consul',
     url: (host, port) => `http://${host}:${port}`,
     command: (place) => ({
       program: 'consul',
-      args: ['agent', `-config-file=${configure(place, peers, options)}`],
+      args: ['agent', `-config-file=${configure(place, peer, peers, options)}`],
     }),
-    ask: (host, port) => isLeading(`http://${host}:${port}`, options.masterToken),
+    ask: (host, port) => isLed(`http://${host}:${port}`, options.masterToken),
   });
   return Object.assign(server, {
     ask: (method: string, path: string, body?: unknown, token = options.masterToken) =>
@@ -36,18 +68,22 @@ export async function startConsul(options: ConsulServerOptions = {}): Promise<Co
 
 function configure(
   { folder, port }: Place,
-  peers: { readonly server: number; readonly serf_lan: number },
+  peer: Peer,
+  peers: readonly Peer[],
   { minTtlMs = 200, masterToken }: ConsulServerOptions,
 ): string {
   const file = join(folder, 'consul.json');
   const acl = { enabled: true, default_policy: 'deny', tokens: { master: masterToken } };
   const settings = {
     server: true,
-    bootstrap_expect: 1,
+    node_name: peer.node,
+    bootstrap_expect: peers.length,
+    retry_join: peers.filter((other) => other !== peer).map(({ ports }) => `127.0.0.1:${ports.serf_lan}`),
+    retry_interval: '500ms',
     data_dir: join(folder, 'data'),
     bind_addr: '127.0.0.1',
     client_addr: '127.0.0.1',
-    ports: { http: port, dns: -1, grpc: -1, serf_wan: -1, ...peers },
+    ports: { http: port, dns: -1, grpc: -1, serf_wan: -1, ...peer.ports },
     session_ttl_min: `${minTtlMs}ms`,
     performance: { raft_multiplier: 1 },
     limits: { http_max_conns_per_client: 1_000 },
@@ -80,7 +116,7 @@ async function ask(url: string, { method, path, body, token }: Question): Promis
 }
 
 /** A leader that has just been elected refuses writes for a moment. */
-async function isLeading(url: string, token: string | undefined): Promise<void> {
+async function isLed(url: string, token: string | undefined): Promise<void> {
   await ask(url, { method: 'PUT', path: 'kv/started', body: 'yes', token });
   await ask(url, { method: 'DELETE', path: 'kv/started', token });
 }

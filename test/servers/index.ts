@@ -1,5 +1,10 @@
 export { startCommandProxy, type CommandProxy } from './command-proxy.js';
-export { startConsul, type ConsulServer, type ConsulServerOptions } from './consul-server.js';
+export {
+  startConsul,
+  startConsulCluster,
+  type ConsulServer,
+  type ConsulServerOptions,
+} from './consul-server.js';
 export { describeWithServers } from './describe-with-servers.js';
 export { startEtcd, startEtcdCluster, type EtcdServer } from './etcd-server.js';
 export { startMariaDb, type MariaDbServer } from './mariadb-server.js';

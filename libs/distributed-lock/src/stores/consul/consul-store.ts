@@ -22,7 +22,7 @@ import { ReleaseWatch } from './release-watch.js';
 import type { HeldKey, KeyRecord } from './transaction.js';
 
 /** Servers do not tell how long a lock-delay runs. Each try costs them three entries of their log. */
-const DELAYED_PAUSE_MS = 1_000;
+const DELAYED_PAUSE_MS = 800;
 /** How it is until the servers were asked: they refuse by themselves. */
 const UNKNOWN_LIMITS: TtlLimits = { minMs: 1, maxMs: 2 ** 31 - 1 };
 const BUSY: Busy = { kind: 'busy', retryAfterMs: null };
@@ -140,8 +140,11 @@ class ConsulStore implements LockStore {
 
   #pauseAfterDelay(key: string): void {
     clearTimeout(this.#delayed.get(key));
-    const timer = setTimeout(() => this.#delayed.delete(key), jittered(DELAYED_PAUSE_MS));
-    this.#delayed.set(key, timer.unref());
+    const tryAgain = (): void => {
+      this.#delayed.delete(key);
+      this.#watch.wake(this.#nameOf({ key }));
+    };
+    this.#delayed.set(key, setTimeout(tryAgain, jittered(DELAYED_PAUSE_MS)).unref());
   }
 
   async #found(claim: Claim, record: KeyRecord, signal: AbortSignal): Promise<Grant | Busy> {

@@ -41,6 +41,11 @@ export class ReleaseWatch {
     };
   }
 
+  /** For what this process knows by itself. */
+  wake(name: string): void {
+    this.#waiting.get(name)?.ring();
+  }
+
   close(): void {
     for (const key of this.#waiting.values()) key.close();
     this.#waiting.clear();
@@ -76,6 +81,10 @@ class WatchedKey {
     return () => void this.#ears.delete(ear);
   }
 
+  ring(): void {
+    for (const ear of this.#ears) ear();
+  }
+
   begin(): void {
     if (this.#begun) return;
     this.#begun = true;
@@ -108,7 +117,7 @@ class WatchedKey {
       while (!signal.aborted) {
         const seen = await this.#query(index, signal);
         if (signal.aborted) break;
-        if (!this.hears || seen.free) this.#ring();
+        if (!this.hears || seen.free) this.ring();
         this.hears = true;
         index = seen.index < index ? 0 : seen.index; // it fell: the servers were restored, and would not answer for long
         if (seen.free) await sleep(jittered(BETWEEN_LOOKS_MS), signal);
@@ -126,10 +135,6 @@ class WatchedKey {
     return withDeadline(ANSWER_MS, (late) =>
       this.commands.readChange(this.name, query, AbortSignal.any([stop, late])),
     );
-  }
-
-  #ring(): void {
-    for (const ear of this.#ears) ear();
   }
 }
 

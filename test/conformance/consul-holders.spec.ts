@@ -1,0 +1,74 @@
+import { join } from 'node:path';
+
+import { LockService } from 'nestjs-distributed-lock';
+import { consulStore } from 'nestjs-distributed-lock/consul';
+
+import {
+  describeWithServers,
+  startConsul,
+  startStopping,
+  type ConsulServer,
+  type StoppingProcess,
+} from '../servers/index.js';
+import type { HolderAnswer, HolderOrder } from './holder-process.js';
+
+const TTL_MS = 1_500;
+/** Consul keeps a session for twice its ttl, and then looks when it comes to it. */
+const KEPT_MS = 2 * TTL_MS + 1_000;
+const LOCK_DELAY_MS = 2_000;
+const SCRIPT = join(__dirname, 'holder-process.ts');
+
+describeWithServers(['consul'], 'a process that holds a lock on Consul', () => {
+  let server: ConsulServer;
+  let successor: LockService;
+  const holders: StoppingProcess<HolderAnswer>[] = [];
+
+  beforeAll(async () => {
+    server = await startConsul();
+    successor = new LockService({ stores: { default: consulStore({ url: server.url }) } });
+    await successor.open();
+  });
+  afterEach(() => holders.splice(0).forEach((holder) => holder.kill()));
+  afterAll(async () => {
+    await successor.close(0);
+    await server.stop();
+  });
+
+  it('is succeeded within two ttls and a second when it is killed, and not before one is over (C126)', async () => {
+    const holder = await stopped('killed');
+    const killedAtMs = performance.now();
+    holder.kill();
+    const next = await successor.acquire('killed', { waitMs: 30_000 });
+    expect(performance.now() - killedAtMs).toBeLessThan(KEPT_MS);
+    expect(performance.now() - killedAtMs).toBeGreaterThan(TTL_MS / 2);
+    await next.release();
+  });
+
+  it('is succeeded after its lock-delay on top of that, if it has one', async () => {
+    const holder = await stopped('delayed', `?lockDelayMs=${LOCK_DELAY_MS}`);
+    const killedAtMs = performance.now();
+    holder.kill();
+    const next = await successor.acquire('delayed', { waitMs: 30_000 });
+    expect(performance.now() - killedAtMs).toBeLessThan(KEPT_MS + LOCK_DELAY_MS);
+    expect(performance.now() - killedAtMs).toBeGreaterThan(TTL_MS / 2 + LOCK_DELAY_MS);
+    await next.release();
+  });
+
+  it('learns of its loss at the first read when it was stopped beyond its ttl, before it calls anybody (C003)', async () => {
+    const holder = await stopped('stopped');
+    const next = await successor.acquire('stopped', { waitMs: 30_000 });
+    const answer = await holder.answer();
+    expect(answer).toMatchObject({ firstRead: 'LEASE_LOST', section: 'LEASE_LOST' });
+    expect(next.token).toBeGreaterThan(answer.token);
+    next.assertHeld();
+    expect(await next.release()).toBe('released');
+  });
+
+  async function stopped(key: string, options = ''): Promise<StoppingProcess<HolderAnswer>> {
+    const order: HolderOrder = { place: `consul:${server.url}${options}`, key, ttlMs: TTL_MS };
+    const holder = startStopping<HolderAnswer>(SCRIPT, order);
+    holders.push(holder);
+    await holder.stopped();
+    return holder;
+  }
+});

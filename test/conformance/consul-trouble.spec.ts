@@ -1,0 +1,145 @@
+import { rmSync } from 'node:fs';
+import { join } from 'node:path';
+
+import { LockService, type LockStore } from 'nestjs-distributed-lock';
+import { consulStore, type ConsulStoreOptions } from 'nestjs-distributed-lock/consul';
+
+import { describeWithServers, startConsul, startConsulCluster, type ConsulServer } from '../servers/index.js';
+import { claim, pause, PATIENCE_MS } from './consul-place.js';
+import { startCounting } from './counting.js';
+import { SectionHistory } from './section-history.js';
+
+describeWithServers(['consul'], 'Consul in trouble', () => {
+  /** Ended after each test, also when it failed. */
+  const ends: (() => Promise<void>)[] = [];
+  afterEach(async () => {
+    for (const end of ends.splice(0).reverse()) await end();
+  });
+
+  it('has one owner at a time, and tokens rise, when the leader of three stops and another is elected', async () => {
+    const members = await startConsulCluster(3);
+    for (const member of members) ends.push(() => member.stop());
+    const leader = await leaderOf(members);
+    const others = members.filter((member) => member !== leader);
+    const services = others.map(({ url }) => serviceAt({ url }));
+    const held = await services[0]?.acquire('held', { ttlMs: 20_000 });
+    const history = new SectionHistory();
+    const done = new AbortController();
+    const work = services.map((service) => history.fill(service, 'k', done.signal));
+    await history.grownBy(10);
+    leader.pause();
+    await history.grownBy(10);
+    leader.resume();
+    await history.grownBy(10);
+    done.abort();
+    await Promise.all(work);
+    expect(history.faults()).toEqual([]);
+    held?.assertHeld();
+    expect(await services[1]?.tryAcquire('held')).toBeNull();
+    expect(await held?.release()).toBe('released');
+  });
+
+  it('tells the holder in time when it is frozen for two ttls, and serves the next owner when it goes on', async () => {
+    const server = await started();
+    const one = serviceAt({ url: server.url });
+    const other = serviceAt({ url: server.url });
+    const held = await one.acquire('k', { ttlMs: 1_500 });
+    server.pause();
+    const endsAtMs = performance.now() + held.remainingMs;
+    await new Promise((resolve) => held.signal.addEventListener('abort', resolve));
+    expect(performance.now()).toBeLessThan(endsAtMs + 250);
+    expect(() => held.assertHeld()).toThrow(
+      expect.objectContaining({ code: 'LEASE_LOST', reason: 'expired' }),
+    );
+    await pause(1_500);
+    server.resume();
+    const next = await other.acquire('k', { ttlMs: 2_000, waitMs: 10_000 });
+    expect(next.token).toBeGreaterThan(held.token);
+    await next.release();
+    await (await one.acquire('k', { waitMs: 10_000 })).release();
+  });
+
+  it('keeps a lease over a restart that is shorter than it, and wakes who waits for it afterwards', async () => {
+    const server = await started();
+    const held = await serviceAt({ url: server.url }).acquire('k', { ttlMs: 12_000 });
+    const waiting = serviceAt({ url: server.url }).acquire('k', { waitMs: 60_000 });
+    await pause(200);
+    await server.kill();
+    await pause(300);
+    await server.start();
+    await pause(1_500);
+    held.assertHeld();
+    expect(await serviceAt({ url: server.url }).tryAcquire('k')).toBeNull();
+    expect(await held.release()).toBe('released');
+    const freeAtMs = performance.now();
+    const next = await waiting;
+    expect(performance.now() - freeAtMs).toBeLessThan(500);
+    expect(next.token).toBeGreaterThan(held.token);
+    await next.release();
+  });
+
+  it('loses no increment of four processes when it is killed and comes back with its data, and none of them ends badly', async () => {
+    const server = await started();
+    const counting = startCounting({ place: `consul:${server.url}` }, { callers: 3, increments: 8 });
+    ends.push(() => Promise.resolve(counting.remove()));
+    let ended = false;
+    const watched = counting.ended.finally(() => (ended = true));
+    while (counting.sections() < 10 && !ended) await pause(5);
+    await server.kill();
+    const countedBefore = counting.sections();
+    await pause(700);
+    expect(counting.sections() - countedBefore).toBeLessThanOrEqual(1); // the one that was inside may finish
+    await server.start();
+    await watched;
+    counting.expectExact();
+  });
+
+  it('refuses to let tokens fall when it has lost its data, and says what to set; with that they rise again', async () => {
+    const server = await started();
+    const store = storeAt({ url: server.url });
+    for (let i = 0; i < 15; i += 1) {
+      await store.tryAcquire(claim, PATIENCE_MS);
+      await store.release({ ...claim, keepForMs: 0 }, PATIENCE_MS);
+    }
+    const last = await store.tryAcquire(claim, PATIENCE_MS);
+    const lastToken = last.kind === 'granted' ? last.token : 0;
+    await server.kill();
+    rmSync(join(server.folder, 'data'), { recursive: true });
+    await server.start();
+    const again = { ...claim, ownerId: 'b' };
+    await expect(store.tryAcquire(again, PATIENCE_MS)).rejects.toThrow(
+      new RegExp(`tokens would fall. Set tokenOffset above ${lastToken} `),
+    );
+    expect(await store.renew([claim], PATIENCE_MS)).toEqual(['lost']);
+    await store.release({ ...again, keepForMs: 0 }, PATIENCE_MS); // as the core does after an acquire that failed
+    const raised = storeAt({ url: server.url, tokenOffset: lastToken });
+    const next = await raised.tryAcquire(claim, PATIENCE_MS);
+    expect(next.kind === 'granted' && next.token).toBeGreaterThan(lastToken);
+  });
+
+  async function started(): Promise<ConsulServer> {
+    const server = await startConsul();
+    ends.push(() => server.stop());
+    return server;
+  }
+
+  function storeAt(options: ConsulStoreOptions): LockStore {
+    const store = consulStore(options);
+    ends.push(() => store.close());
+    return store;
+  }
+
+  function serviceAt(options: ConsulStoreOptions): LockService {
+    const service = new LockService({ stores: { default: consulStore(options) } });
+    ends.push(() => service.close(0));
+    return service;
+  }
+});
+
+async function leaderOf(members: readonly ConsulServer[]): Promise<ConsulServer> {
+  for (const member of members) {
+    const self = (await member.ask('GET', 'agent/self')) as { Stats: { consul: { leader: string } } };
+    if (self.Stats.consul.leader === 'true') return member;
+  }
+  throw new Error('there is no leader');
+}
