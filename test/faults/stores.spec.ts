@@ -1,5 +1,6 @@
 import { Redis } from 'ioredis';
 import { LockService, type LockEvent, type LockStore } from 'nestjs-distributed-lock';
+import { consulStore } from 'nestjs-distributed-lock/consul';
 import { etcdStore } from 'nestjs-distributed-lock/etcd';
 import { redisStore } from 'nestjs-distributed-lock/redis';
 import { createLockTables, typeormStore } from 'nestjs-distributed-lock/typeorm';
@@ -8,6 +9,7 @@ import { DataSource } from 'typeorm';
 
 import {
   describeWithServers,
+  startConsul,
   startEtcd,
   startPostgres,
   startProxy,
@@ -19,7 +21,7 @@ import {
 
 /** A kind of server, and how a store reaches it on a port of this machine. */
 interface Kind {
-  readonly kind: 'redis' | 'postgres' | 'etcd' | 'zookeeper';
+  readonly kind: 'redis' | 'postgres' | 'etcd' | 'zookeeper' | 'consul';
   start(): Promise<TestServer>;
   storeAt(port: number): LockStore;
 }
@@ -50,6 +52,11 @@ const kinds: readonly Kind[] = [
     kind: 'zookeeper',
     start: () => startZooKeeper(),
     storeAt: (port) => zookeeperStore({ hosts: `127.0.0.1:${port}` }),
+  },
+  {
+    kind: 'consul',
+    start: () => startConsul(),
+    storeAt: (port) => consulStore({ url: `http://127.0.0.1:${port}` }),
   },
 ];
 

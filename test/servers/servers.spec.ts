@@ -4,6 +4,7 @@ import { createConnection, type RowDataPacket } from 'mysql2/promise';
 import { Client } from 'pg';
 import {
   describeWithServers,
+  startConsul,
   startEtcd,
   startMariaDb,
   startPostgres,
@@ -208,6 +209,21 @@ describeWithServers(['zookeeper'], 'a private ZooKeeper server', () => {
     expect(anyRuns([pid as number])).toBe(false);
     await server.start();
     await server.stop();
+    expect(existsSync(folder)).toBe(false);
+  });
+});
+
+describeWithServers(['consul'], 'a private Consul server', () => {
+  it('keeps its data over a kill, comes back on the same port, and leaves nothing behind', async () => {
+    const server = await startConsul();
+    const { port, folder } = server;
+    await server.ask('PUT', 'kv/a', '1');
+    await server.kill();
+    await server.start();
+    expect(server.port).toBe(port);
+    expect(await server.ask('GET', 'kv/a')).toMatchObject([{ Value: 'MQ==' }]);
+    await server.stop();
+    expect(processesOn(port)).toEqual([]);
     expect(existsSync(folder)).toBe(false);
   });
 });
