@@ -106,6 +106,19 @@ describeWithServers(['consul'], 'the Consul store on its server', () => {
     expect(await place.storeAt().tryAcquire({ ...claim, ttlMs: 40_000 }, PATIENCE_MS)).toEqual(granted);
   });
 
+  it('gives back a lock whose move to another session was carried out and not answered', async () => {
+    const proxy = await place.proxied();
+    const cut = place.storeAt({ url: proxy.url });
+    await cut.tryAcquire(claim, PATIENCE_MS);
+    proxy.loseAnswer(proxy.commands.length + 3); // after a renewal, a look and a new session
+    await expect(cut.renew([{ ...claim, ttlMs: 50_000 }], PATIENCE_MS)).rejects.toThrow();
+    expect(proxy.commands.map(verbOf).slice(-4)).toEqual(['session/renew', 'txn', 'session/create', 'txn']);
+    expect(await place.sessions()).toHaveLength(2);
+    expect(await place.release(cut)).toBe('released');
+    expect(await place.keys()).toEqual([]);
+    expect(await place.sessions()).toEqual([]);
+  });
+
   it('binds its sessions to no health check', async () => {
     await place.store.tryAcquire(claim, PATIENCE_MS);
     expect(await place.sessions()).toMatchObject([{ Behavior: 'delete', LockDelay: 0, NodeChecks: [] }]);

@@ -10,6 +10,9 @@ const LONGEST_RECONNECT_MS = 1_000;
 /** A key that is not there changes with every other key. */
 const BETWEEN_LOOKS_MS = 50;
 
+/** The one command that listening takes. */
+export type ChangeReader = Pick<ConsulCommands, 'readChange'>;
+
 /**
  * Hears when locks become free, by release or because their session ended: one blocking query for each key that anybody
  * waits for here. Who waits for more keys than there are connections for hears nothing, and asks.
@@ -18,7 +21,7 @@ export class ReleaseWatch {
   readonly #waiting = new Map<string, WatchedKey>();
 
   constructor(
-    private readonly commands: ConsulCommands,
+    private readonly commands: ChangeReader,
     private readonly maxQueries: number,
   ) {}
 
@@ -65,7 +68,7 @@ class WatchedKey {
   #begun = false;
 
   constructor(
-    private readonly commands: ConsulCommands,
+    private readonly commands: ChangeReader,
     private readonly name: string,
   ) {}
 
