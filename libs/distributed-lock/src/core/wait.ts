@@ -76,20 +76,17 @@ export function withinTime<T>(
     const limit = startWait(clock, { timeoutMs, signals }, (end) => {
       if (end !== 'woken') reject(new NoAnswer(timeoutMs));
     });
-    begin(command).then(
-      (answer) => {
+    const fail = (error: Error): void => {
+      limit.wake();
+      reject(error);
+    };
+    try {
+      command().then((answer) => {
         limit.wake();
         resolve(answer);
-      },
-      (error: Error) => {
-        limit.wake();
-        reject(error);
-      },
-    );
+      }, fail);
+    } catch (error) {
+      fail(error as Error); // a driver may throw before it returns a promise
+    }
   });
-}
-
-/** A driver may throw before it returns a promise; that is a rejection like any other. */
-function begin<T>(command: () => Promise<T>): Promise<T> {
-  return new Promise((resolve) => resolve(command()));
 }

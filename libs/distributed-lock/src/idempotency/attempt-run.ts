@@ -12,8 +12,8 @@ import type { ResultRules } from './stored-result.js';
 
 export type IdempotentWork<T> = (attempt: Attempt) => Promise<T> | T;
 
-/** Gives a stored answer: returns its value, or throws its error. */
-export type Replay<T> = (result: StoredResult) => Promise<T>;
+/** Gives a stored answer: returns its value, at once or later, or throws its error. */
+export type Replay<T> = (result: StoredResult) => T | Promise<T>;
 
 /** One attempt at an owned record, from the claim to the way in which it is left. */
 export class AttemptRun<T> {

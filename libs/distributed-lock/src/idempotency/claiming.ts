@@ -42,10 +42,14 @@ export async function claimRecord(context: CallContext, rules: ClaimRules): Prom
   const { clock } = context;
   const startedAtMs = clock.monotonicMs();
   const waitedMs = (): number => clock.monotonicMs() - startedAtMs;
-  for (;;) {
+  for (let sentAtMs = startedAtMs; ; sentAtMs = clock.monotonicMs()) {
     const ownerId = newOwnerId();
-    const sentAtMs = clock.monotonicMs();
-    const answer = await askOnce(context, rules, ownerId);
+    let answer: ClaimAnswer;
+    try {
+      answer = believed(await askOnce(context, rules, ownerId));
+    } catch (cause) {
+      throw unanswered(context, ownerId, cause);
+    }
     switch (answer.kind) {
       case 'claimed': {
         const { attempt, fence, takenOver } = answer;
@@ -70,20 +74,15 @@ function askOnce(context: CallContext, rules: ClaimRules, ownerId: string): Prom
   const { store, clock, leaseMs } = context;
   const timeoutMs = commandTimeoutMs(leaseMs);
   const claim = claimBy(ownerId, context, rules);
-  const unanswered = (cause: unknown): never => {
-    if (isLockError(cause)) throw cause;
-    context.tell({ type: 'store-unanswered', step: 'claim', cause });
-    freeUnanswered(context, ownerId, timeoutMs);
-    throw unavailable(context, cause);
-  };
-  const asked = withinTime(clock, timeoutMs, () => store.claim(claim, timeoutMs));
-  return asked.then((answer) => {
-    try {
-      return believed(answer);
-    } catch (cause) {
-      return unanswered(cause);
-    }
-  }, unanswered);
+  return withinTime(clock, timeoutMs, () => store.claim(claim, timeoutMs));
+}
+
+/** What to tell the caller; what the store may have done is taken back. */
+function unanswered(context: CallContext, ownerId: string, cause: unknown): unknown {
+  if (isLockError(cause)) return cause;
+  context.tell({ type: 'store-unanswered', step: 'claim', cause });
+  freeUnanswered(context, ownerId);
+  return unavailable(context, cause);
 }
 
 export function claimBy(ownerId: string, context: CallContext, rules: ClaimRules): RecordClaim {
@@ -105,11 +104,8 @@ export function believed(answer: ClaimAnswer): ClaimAnswer {
 }
 
 /** The claim may have been carried out: without this, everybody would wait for a call that never began. */
-function freeUnanswered(
-  { store, clock, identity, keepMs }: CallContext,
-  ownerId: string,
-  timeoutMs: number,
-): void {
+function freeUnanswered({ store, clock, identity, leaseMs, keepMs }: CallContext, ownerId: string): void {
+  const timeoutMs = commandTimeoutMs(leaseMs);
   const ending = { kind: 'freed', countsAttempt: false, keepMs } as const;
   withinTime(clock, timeoutMs, () => store.settle(identity.id, ownerId, ending, timeoutMs)).catch(
     () => undefined,

@@ -94,10 +94,10 @@ const DEFAULTS: Required<IdempotencyDefaults> = {
  */
 export function resolveOptions<T>(
   options: RunOnceOptions<T>,
-  defaults: IdempotencyDefaults,
+  defaults: Required<IdempotencyDefaults>,
   store: IdempotencyStore,
 ): ResolvedOptions<T> {
-  const times = withDefaults(options, withDefaults(defaults, DEFAULTS));
+  const times = withDefaults(options, defaults);
   requireDurationMs('leaseMs', times.leaseMs, { atLeast: store.minLeaseMs });
   requireDurationMs('retentionMs', times.retentionMs, { atLeast: 1 });
   requireDurationMs('unknownRetentionMs', times.unknownRetentionMs, { atLeast: 1 });
@@ -124,6 +124,11 @@ export function resolveOptions<T>(
     transactional: transactionalOf(options, store),
     signal: options.signal,
   };
+}
+
+/** What an application's defaults leave open is the library's choice. */
+export function resolveDefaults(defaults: IdempotencyDefaults = {}): Required<IdempotencyDefaults> {
+  return withDefaults(defaults, DEFAULTS);
 }
 
 /** Undefined alone means "not given". */

@@ -12,16 +12,17 @@ import {
   type LockService,
 } from '../core/index.js';
 import { runsInside } from './attempt.js';
-import { AttemptRun, type IdempotentWork } from './attempt-run.js';
+import { AttemptRun, type IdempotentWork, type Replay } from './attempt-run.js';
 import { claimRecord } from './claiming.js';
 import { IdempotencyListeners, type IdempotencyListener } from './idempotency-events.js';
 import {
+  resolveDefaults,
   resolveOptions,
   type IdempotencyDefaults,
   type ResolvedOptions,
   type RunOnceOptions,
 } from './idempotency-options.js';
-import type { IdempotencyStore, StoredResult } from './idempotency-store.js';
+import type { IdempotencyStore } from './idempotency-store.js';
 import { InsideRun } from './inside-run.js';
 import type { CallContext } from './owned-record.js';
 import { Purges, type PurgeOptions } from './purging.js';
@@ -48,6 +49,7 @@ const STORE_CLOSE_MS = 5_000;
 /** One effect and one answer for each key. One instance per application. */
 export class IdempotencyService {
   readonly #store: IdempotencyStore;
+  readonly #defaults: Required<IdempotencyDefaults>;
   readonly #clock: Clock;
   readonly #scope: KeyScope;
   readonly #running: Running;
@@ -57,6 +59,7 @@ export class IdempotencyService {
   /** @throws {LockConfigInvalidError} a default makes no sense */
   constructor(private readonly options: IdempotencyServiceOptions) {
     this.#store = options.store;
+    this.#defaults = resolveDefaults(options.defaults);
     this.#clock = options.clock ?? systemClock;
     this.#scope = new KeyScope(options);
     this.#running = new Running(this.#clock);
@@ -106,14 +109,21 @@ export class IdempotencyService {
     options: RunOnceOptions<T>,
     work: IdempotentWork<T>,
   ): Promise<T> {
-    const resolved = resolveOptions(options, this.options.defaults ?? {}, this.#store);
+    const resolved = resolveOptions(options, this.#defaults, this.#store);
     const context = this.#contextOf(call, resolved);
-    if (this.#running.closing.aborted) throw shuttingDown(context);
-    if (runsInside(context.identity.id)) throw reentrant(context);
-    this.#requireOutside(context, resolved);
+    this.#requireReady(context, resolved);
     this.#running.begun(context.identity);
     try {
-      return await this.#run(context, resolved, work);
+      const rules = this.#resultRules(context, resolved);
+      const replay: Replay<T> = (result) => storedAnswer(context, result, resolved, rules);
+      const { transactions } = context.store;
+      if (transactions && resolved.transactional?.claim === 'inside')
+        return await new InsideRun(context, transactions, resolved, rules, replay).run(work);
+      const claiming = await claimRecord(context, resolved);
+      if (claiming.kind === 'owned')
+        return await new AttemptRun(context, claiming.record, resolved, rules, replay).run(work);
+      context.tell({ type: 'replayed', waitedMs: claiming.waitedMs });
+      return replay(claiming.result);
     } finally {
       this.#running.ended(context.identity);
     }
@@ -125,7 +135,7 @@ export class IdempotencyService {
    * @throws {LockConfigInvalidError} names the option
    */
   checkOptions<T>(options: RunOnceOptions<T>): void {
-    resolveOptions(options, this.options.defaults ?? {}, this.#store);
+    resolveOptions(options, this.#defaults, this.#store);
   }
 
   /** What the store knows of the key; null when that is nothing. The result itself is not shown. */
@@ -148,7 +158,7 @@ export class IdempotencyService {
     value: T,
     options: RunOnceOptions<T> = {},
   ): Promise<'resolved' | 'refused'> {
-    const resolved = resolveOptions(options, this.options.defaults ?? {}, this.#store);
+    const resolved = resolveOptions(options, this.#defaults, this.#store);
     const context = this.#contextOf(call, resolved);
     const { result } = await keepResult(
       context.identity.id,
@@ -190,20 +200,6 @@ export class IdempotencyService {
     await withinTime(this.#clock, STORE_CLOSE_MS, () => this.#store.close());
   }
 
-  async #run<T>(context: CallContext, options: ResolvedOptions<T>, work: IdempotentWork<T>): Promise<T> {
-    const rules = this.#resultRules(context, options);
-    const replay = (result: StoredResult): Promise<T> => storedAnswer(context, result, options, rules);
-    const { transactions } = context.store;
-    if (transactions && options.transactional?.claim === 'inside')
-      return new InsideRun(context, transactions, options, rules, replay).run(work);
-    const claiming = await claimRecord(context, options);
-    if (claiming.kind === 'owned') {
-      return new AttemptRun(context, claiming.record, options, rules, replay).run(work);
-    }
-    context.tell({ type: 'replayed', waitedMs: claiming.waitedMs });
-    return replay(claiming.result);
-  }
-
   #contextOf<T>(call: string | IdempotentCall, { leaseMs, keepMs }: ResolvedOptions<T>): CallContext {
     const identity = identify(typeof call === 'string' ? { key: call } : call, this.#scope);
     return {
@@ -226,7 +222,7 @@ export class IdempotencyService {
     call: string | IdempotentCall,
     step: (id: string, timeoutMs: number) => Promise<A>,
   ): Promise<A> {
-    const { leaseMs } = resolveOptions({}, this.options.defaults ?? {}, this.#store);
+    const { leaseMs } = resolveOptions({}, this.#defaults, this.#store);
     const { id, key } = identify(typeof call === 'string' ? { key: call } : call, this.#scope);
     const timeoutMs = commandTimeoutMs(leaseMs);
     try {
@@ -239,9 +235,12 @@ export class IdempotencyService {
     }
   }
 
-  /** A record that is done would outlive a transaction that is rolled back. */
-  #requireOutside<T>({ identity: { key }, store }: CallContext, { transactional }: ResolvedOptions<T>): void {
-    this.options.fences?.requireOutside(key);
-    if (transactional) store.transactions?.requireReady(key);
+  /** Not inside of a transaction either: a record that is done would outlive it if it is rolled back. */
+  #requireReady<T>(context: CallContext, { transactional }: ResolvedOptions<T>): void {
+    const { identity, store } = context;
+    if (this.#running.closing.aborted) throw shuttingDown(context);
+    if (runsInside(identity.id)) throw reentrant(context);
+    this.options.fences?.requireOutside(identity.key);
+    if (transactional) store.transactions?.requireReady(identity.key);
   }
 }

@@ -190,7 +190,7 @@ export class InsideRun<T> {
     return this.#begun ? this.#endings.after(error, true) : { kind: 'lapsed', countsAttempt: false };
   }
 
-  #replayed(result: Parameters<Replay<T>>[0]): Promise<T> {
+  #replayed(result: Parameters<Replay<T>>[0]): T | Promise<T> {
     this.context.tell({ type: 'replayed', waitedMs: this.#passedMs });
     return this.replay(result);
   }

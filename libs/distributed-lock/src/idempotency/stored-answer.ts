@@ -4,24 +4,30 @@ import type { StoredResult } from './idempotency-store.js';
 import type { CallContext } from './owned-record.js';
 import { readResult, type ResultRules } from './stored-result.js';
 
-/** Gives what is stored: returns a value, or throws an error. */
-export async function storedAnswer<T>(
+/** Gives what is stored: returns a value, at once or later, or throws an error. */
+export function storedAnswer<T>(
   context: CallContext,
   stored: StoredResult,
   { finalErrors }: ResolvedOptions<T>,
   rules: ResultRules,
-): Promise<T> {
+): T | Promise<T> {
+  const given = (answer: unknown): T => {
+    if (stored.outcome === 'error') throw finalErrors?.revive(answer);
+    return answer as T;
+  };
+  const lost = (cause: unknown): never => {
+    throw omitted(context, cause);
+  };
   let answer: unknown;
   try {
     if (stored.outcome === 'omitted') throw new TypeError('the result was not stored');
     if (stored.outcome === 'error' && !finalErrors)
       throw new TypeError('a failure is stored, and finalErrors is not given');
-    answer = await readResult(context.identity.id, stored, rules);
+    answer = readResult(context.identity.id, stored, rules);
   } catch (cause) {
-    throw omitted(context, cause);
+    return lost(cause);
   }
-  if (stored.outcome === 'error') throw finalErrors?.revive(answer);
-  return answer as T;
+  return answer instanceof Promise ? answer.then(given, lost) : given(answer);
 }
 
 function omitted({ identity: { key }, store }: CallContext, cause: unknown): IdempotencyResultOmittedError {

@@ -43,17 +43,26 @@ export async function keepResult(
   }
 }
 
-/** @throws whatever keeps the result from being read: another version, another key, a class that is not registered */
-export async function readResult(
+/**
+ * The result, or a promise of it if it has to be decrypted: plain ones are most, and each promise is felt in a replay.
+ *
+ * @throws whatever keeps the result from being read: another version, another key, a class that is not registered
+ */
+export function readResult(
   recordId: string,
   { codec, body }: StoredResult,
   { classes, encryption }: ResultRules,
-): Promise<unknown> {
+): unknown {
   if (codec === PLAIN) return fromTypedJson(body, classes);
   if (codec !== ENCRYPTED)
     throw new TypeError(`it was written as "${codec}", which this version cannot read`);
   if (!encryption) throw new TypeError('it is encrypted, and no encryption is configured here');
-  return fromTypedJson(await encryption.decrypt(body, recordId), classes);
+  return decrypted(encryption, body, recordId).then((text) => fromTypedJson(text, classes));
+}
+
+/** decrypt() may answer at once, and throw at once. */
+async function decrypted(encryption: ResultEncryption, body: string, recordId: string): Promise<string> {
+  return encryption.decrypt(body, recordId);
 }
 
 function requireSize(body: string, maxBytes: number): void {

@@ -2,9 +2,10 @@ import { messageOf } from '../../redis-server/index.js';
 
 interface Asked {
   readonly key: string;
-  readonly args: readonly string[];
+  readonly terms: string;
   readonly timeoutMs: number;
-  readonly resolve: (reply: unknown) => void;
+  /** Throws if the reply makes no sense. */
+  readonly answer: (reply: unknown) => void;
   readonly reject: (error: unknown) => void;
 }
 
@@ -33,9 +34,11 @@ export class ClaimBatches {
     this.#mostTogether = mostTogether;
   }
 
-  ask(key: string, args: readonly string[], timeoutMs: number): Promise<unknown> {
+  /** What `read` makes of the reply. It is read on the spot: another promise for each question would be felt. */
+  ask<A>(key: string, terms: string, timeoutMs: number, read: (reply: unknown) => A): Promise<A> {
     return new Promise((resolve, reject) => {
-      this.#asked.push({ key, args, timeoutMs, resolve, reject });
+      const answer = (reply: unknown): void => resolve(read(reply));
+      this.#asked.push({ key, terms, timeoutMs, answer, reject });
       // After all promises of this turn, each of which may still ask something.
       if (this.#asked.length === 1) process.nextTick(() => this.#flush());
     });
@@ -54,13 +57,13 @@ export class ClaimBatches {
       let timeoutMs = 0;
       for (const one of asked) {
         keys.push(one.key);
-        args.push(...one.args);
+        args.push(one.terms);
         timeoutMs = Math.max(timeoutMs, one.timeoutMs);
       }
       const replies = await this.send(keys, args, timeoutMs);
       if (!Array.isArray(replies) || replies.length !== asked.length)
         throw new TypeError(`Redis did not answer each of ${asked.length} questions.`);
-      asked.forEach(({ resolve }, i) => resolve(replies[i]));
+      asked.forEach((one, i) => answerOne(one, replies[i]));
     } catch (error) {
       if (asked.length > 1 && messageOf(error).startsWith('CROSSSLOT')) return this.#askEach(asked);
       for (const { reject } of asked) reject(error);
@@ -71,5 +74,13 @@ export class ClaimBatches {
   async #askEach(asked: readonly Asked[]): Promise<void> {
     this.#mostTogether = 1;
     await Promise.all(asked.map((one) => this.#ask([one])));
+  }
+}
+
+function answerOne({ answer, reject }: Asked, reply: unknown): void {
+  try {
+    answer(reply);
+  } catch (error) {
+    reject(error);
   }
 }

@@ -5,7 +5,8 @@ import { script } from '../../redis-server/index.js';
  * its lease would have forgotten that somebody had begun.
  *
  * `state` is running, done, abandoned or absent: the last keeps the count of failed attempts. A record has `answer` if and
- * only if it is done: outcome, codec and body, with a space between. Answers of scripts are made of words and decimal
+ * only if it is done: the body; and `how`, outcome and codec with a space between, if it is not the usual one, so that a
+ * replay is the bare body. Answers of scripts are made of words and decimal
  * strings, for the reasons given with the scripts of the lock.
  */
 const PRELUDE = `
@@ -16,8 +17,8 @@ const PRELUDE = `
 `;
 
 /**
- * KEYS: one record for each claim. ARGV: for each its fingerprint, and its terms: owner, lease in ms, keep in ms, whether to
- * take over (1 or 0), most attempts and label, with a space between.
+ * KEYS: one record for each claim. ARGV: for each one text, since every argument costs: fingerprint (without spaces), owner,
+ * lease in ms, keep in ms, whether to take over (1 or 0), most attempts and label, with a space between.
  *
  * One answer for each: of a record that is done its answer, so that a replay costs the server a single look; else a list.
  * A key that holds something else keeps nobody from an answer.
@@ -25,11 +26,12 @@ const PRELUDE = `
 export const CLAIM = script(`
   local nowUs
 
-  local function differs(one, other)
-    return one ~= other and string.sub(one, 1, 2) == string.sub(other, 1, 2)
+  local function differs(fingerprint, terms)
+    if string.sub(terms, 1, #fingerprint + 1) == fingerprint .. ' ' then return false end
+    return string.sub(fingerprint, 1, 2) == string.sub(string.match(terms, '^%S*'), 1, 2)
   end
 
-  local function claim(key, fingerprint, terms)
+  local function claim(key, terms)
     local function text(number) return string.format('%.0f', number) end
     local fields = { 'state', 'owner', 'fence', 'attempt', 'fingerprint', 'leaseEndsMs', 'takenOver' }
     if not nowUs then
@@ -37,7 +39,8 @@ export const CLAIM = script(`
       nowUs = time[1] * 1000000 + time[2]
     end
     local nowMs = math.floor(nowUs / 1000)
-    local owner, lease, keep, takeOver, most, label = string.match(terms, '^(%S+) (%S+) (%S+) (%S+) (%S+) (.*)$')
+    local fingerprint, owner, lease, keep, takeOver, most, label =
+      string.match(terms, '^(%S*) (%S+) (%S+) (%S+) (%S+) (%S+) (.*)$')
     local found = redis.call('HMGET', key, unpack(fields))
     local state, attempt = found[1], tonumber(found[4] or '0')
     local fence = math.max(tonumber(found[3] or '0') + 1, nowUs)
@@ -51,7 +54,7 @@ export const CLAIM = script(`
       return { 'claimed', found[3], found[4], found[7] }
     end
     if state and state ~= 'absent' then
-      if differs(found[5], fingerprint) then return { 'mismatch' } end
+      if differs(found[5], terms) then return { 'mismatch' } end
       if state == 'abandoned' then return { 'abandoned' } end
       local remainingMs = found[6] - nowMs
       if remainingMs > 0 then return { 'running', text(remainingMs) } end
@@ -71,13 +74,15 @@ export const CLAIM = script(`
 
   local answers = {}
   for i, key in ipairs(KEYS) do
-    local found = redis.pcall('HMGET', key, 'answer', 'fingerprint')
+    local found = redis.pcall('HMGET', key, 'answer', 'fingerprint', 'how')
     if found.err then
       answers[i] = { 'foreign', found.err }
     elseif not found[1] then
-      answers[i] = claim(key, ARGV[2 * i - 1], ARGV[2 * i])
-    elseif differs(found[2], ARGV[2 * i - 1]) then
+      answers[i] = claim(key, ARGV[i])
+    elseif differs(found[2], ARGV[i]) then
       answers[i] = { 'mismatch' }
+    elseif found[3] then
+      answers[i] = { 'done', found[1], found[3] }
     else
       answers[i] = found[1]
     end
@@ -94,7 +99,7 @@ export const RENEW = script(`${PRELUDE}
   return 'renewed'
 `);
 
-/** ARGV: owner, ending, attempts not to count (1 or 0), keep in ms, answer. Answers `settled` or `refused`. */
+/** ARGV: owner, ending, attempts not to count (1 or 0), keep in ms, answer, how if not as usual. Answers `settled` or `refused`. */
 export const SETTLE = script(`${PRELUDE}
   local found = redis.call('HMGET', KEYS[1], 'state', 'owner', 'attempt')
   if found[2] ~= ARGV[1] then return 'refused' end
@@ -103,6 +108,7 @@ export const SETTLE = script(`${PRELUDE}
   local attempt = found[3] - ARGV[3]
   if ARGV[2] == 'done' then
     redis.call('HSET', KEYS[1], 'state', 'done', 'answer', ARGV[5])
+    if ARGV[6] then redis.call('HSET', KEYS[1], 'how', ARGV[6]) end
     redis.call('HDEL', KEYS[1], 'leaseEndsMs')
   elseif ARGV[2] == 'abandoned' then
     redis.call('HSET', KEYS[1], 'state', 'abandoned')
@@ -122,12 +128,13 @@ export const SETTLE = script(`${PRELUDE}
   return 'settled'
 `);
 
-/** ARGV: keep in ms, answer. Answers `resolved` or `refused`. */
+/** ARGV: keep in ms, answer, how if not as usual. Answers `resolved` or `refused`. */
 export const RESOLVE = script(`${PRELUDE}
   local found = redis.call('HMGET', KEYS[1], 'state', 'leaseEndsMs')
   local lapsed = found[1] == 'running' and tonumber(found[2]) <= nowMs
   if not lapsed and found[1] ~= 'abandoned' then return 'refused' end
   redis.call('HSET', KEYS[1], 'state', 'done', 'answer', ARGV[2])
+  if ARGV[3] then redis.call('HSET', KEYS[1], 'how', ARGV[3]) end
   redis.call('HDEL', KEYS[1], 'owner', 'leaseEndsMs')
   redis.call('PEXPIRE', KEYS[1], ARGV[1])
   return 'resolved'
@@ -142,12 +149,12 @@ export const FORGET = script(`${PRELUDE}
   return 'forgotten'
 `);
 
-/** Answers nothing, or state, attempt, fence, fingerprint, label, remaining lease in ms, remaining time in ms, and the answer. */
+/** Answers nothing, or state, attempt, fence, fingerprint, label, remaining lease in ms, remaining time in ms, answer and how. */
 export const READ = script(`${PRELUDE}
-  local fields = { 'state', 'attempt', 'fence', 'fingerprint', 'label', 'leaseEndsMs', 'answer' }
+  local fields = { 'state', 'attempt', 'fence', 'fingerprint', 'label', 'leaseEndsMs', 'answer', 'how' }
   local found = redis.call('HMGET', KEYS[1], unpack(fields))
   if not found[1] then return {} end
   local leaseMs = text((found[6] or nowMs) - nowMs)
   local expiresInMs = text(redis.call('PTTL', KEYS[1]))
-  return { found[1], found[2], found[3], found[4] or '', found[5], leaseMs, expiresInMs, found[7] or '' }
+  return { found[1], found[2], found[3], found[4] or '', found[5], leaseMs, expiresInMs, found[7] or '', found[8] or '' }
 `);

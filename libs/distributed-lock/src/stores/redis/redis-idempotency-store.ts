@@ -64,12 +64,13 @@ class RedisIdempotencyStore implements IdempotencyStore {
     return checkServer(this.link, { allowEviction: this.allowEviction });
   }
 
-  async claim(claim: RecordClaim, timeoutMs: number): Promise<ClaimAnswer> {
+  claim(claim: RecordClaim, timeoutMs: number): Promise<ClaimAnswer> {
     const key = this.#key(claim.id);
-    const reply = await this.#claims.ask(key, [claim.fingerprint, termsOf(claim)], timeoutMs);
-    if (typeof reply === 'string') return { kind: 'done', result: resultOf(reply) };
-    const [word, ...details] = Array.isArray(reply) ? (reply as string[]) : [];
-    return answerOf(word, details) ?? unusable(key, strangeness(reply));
+    return this.#claims.ask(key, termsOf(claim), timeoutMs, (reply) => {
+      if (typeof reply === 'string') return { kind: 'done', result: resultOf(reply, '') };
+      const [word, ...details] = Array.isArray(reply) ? (reply as string[]) : [];
+      return answerOf(word, details) ?? unusable(key, strangeness(reply));
+    });
   }
 
   async renew(
@@ -88,7 +89,7 @@ class RedisIdempotencyStore implements IdempotencyStore {
   ): Promise<'settled' | 'refused'> {
     const uncounted = flag('countsAttempt' in ending && !ending.countsAttempt);
     const keepMs = 'keepMs' in ending ? wholeMs(ending.keepMs) : '0';
-    const result = ending.kind === 'done' ? [answerText(ending.result)] : [];
+    const result = ending.kind === 'done' ? textsOf(ending.result) : [];
     const reply = await this.#run(
       SETTLE,
       id,
@@ -104,7 +105,7 @@ class RedisIdempotencyStore implements IdempotencyStore {
     keepMs: number,
     timeoutMs: number,
   ): Promise<'resolved' | 'refused'> {
-    const reply = await this.#run(RESOLVE, id, [wholeMs(keepMs), answerText(result)], timeoutMs);
+    const reply = await this.#run(RESOLVE, id, [wholeMs(keepMs), ...textsOf(result)], timeoutMs);
     return reply === 'resolved' ? 'resolved' : 'refused';
   }
 
@@ -149,6 +150,8 @@ function answerOf(word: string | undefined, details: readonly string[]): ClaimAn
       return { kind: 'claimed', fence: Number(first), attempt: Number(second), takenOver: third === '1' };
     case 'running':
       return { kind: 'running', retryAfterMs: Number(first) };
+    case 'done':
+      return { kind: 'done', result: resultOf(first, second) };
     case 'abandoned':
     case 'mismatch':
       return { kind: word };
@@ -158,37 +161,53 @@ function answerOf(word: string | undefined, details: readonly string[]): ClaimAn
 }
 
 function recordOf(reply: readonly string[]): StoredRecord {
-  const [word = '', attempt, fence, fingerprint = '', label = '', leaseMs, expiresInMs, answer = ''] = reply;
+  const [
+    word = '',
+    attempt,
+    fence,
+    fingerprint = '',
+    label = '',
+    leaseMs,
+    expiresInMs,
+    answer = '',
+    how = '',
+  ] = reply;
   const state = word === 'running' && Number(leaseMs) <= 0 ? 'lapsed' : (word as StoredRecord['state']);
   return {
     state,
     attempt: Number(attempt),
     fence: Number(fence),
-    fingerprint,
+    fingerprint: decodeURIComponent(fingerprint),
     label,
     leaseRemainingMs: state === 'running' ? Number(leaseMs) : null,
     expiresInMs: Number(expiresInMs),
-    result: state === 'done' ? resultOf(answer) : null,
+    result: state === 'done' ? resultOf(answer, how) : null,
   };
 }
 
-/** Outcome and codec are words of ours, without spaces. */
-function answerText({ outcome, codec, body }: StoredResult): string {
-  return `${outcome} ${codec} ${body}`;
+/** How nearly every answer is kept: then it need not be written down, nor be cut off the text of a replay. */
+const USUAL = { outcome: 'value', codec: 'typed-json/1' } as const;
+
+/** Answer, and how it is kept. Outcome and codec are words of ours, without spaces. */
+function textsOf({ outcome, codec, body }: StoredResult): string[] {
+  return outcome === USUAL.outcome && codec === USUAL.codec ? [body] : [body, `${outcome} ${codec}`];
 }
 
-function resultOf(answer: string): StoredResult {
-  const afterOutcome = answer.indexOf(' ');
-  const afterCodec = answer.indexOf(' ', afterOutcome + 1);
-  return {
-    outcome: answer.slice(0, afterOutcome) as StoredResult['outcome'],
-    codec: answer.slice(afterOutcome + 1, afterCodec),
-    body: answer.slice(afterCodec + 1),
-  };
+function resultOf(body: string, how: string): StoredResult {
+  if (how === '') return { outcome: USUAL.outcome, codec: USUAL.codec, body };
+  const [outcome, codec = ''] = how.split(' ');
+  return { outcome: outcome as StoredResult['outcome'], codec, body };
 }
 
-function termsOf({ ownerId, leaseMs, keepMs, takeOver, maxAttempts, label }: RecordClaim): string {
-  return `${ownerId} ${wholeMs(leaseMs)} ${wholeMs(keepMs)} ${flag(takeOver)} ${maxAttempts} ${label}`;
+function termsOf(claim: RecordClaim): string {
+  const { ownerId, leaseMs, keepMs, takeOver, maxAttempts, label } = claim;
+  const fingerprint = wordOf(claim.fingerprint);
+  return `${fingerprint} ${ownerId} ${wholeMs(leaseMs)} ${wholeMs(keepMs)} ${flag(takeOver)} ${maxAttempts} ${label}`;
+}
+
+/** Our own fingerprints are without spaces; a caller's may have some. */
+function wordOf(fingerprint: string): string {
+  return /[\s%]/.test(fingerprint) ? fingerprint.replace(/[\s%]/g, encodeURIComponent) : fingerprint;
 }
 
 function strangeness(reply: unknown): string {

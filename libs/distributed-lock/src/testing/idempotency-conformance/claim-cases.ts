@@ -154,6 +154,23 @@ export const claimCases: readonly IdempotencyConformanceCase[] = [
       }),
   },
   {
+    name: 'compares fingerprints as a whole, whatever they are made of',
+    run: (harness) =>
+      withStores(harness, async (one) => {
+        const fingerprints = ['1:a', '1:a b', '1:a b ', '1:a%20b', '1:%', '1:"', "1:'", '1:a\nb'];
+        for (const fingerprint of fingerprints) {
+          const claim = claimOn(newId(), { fingerprint });
+          await take(one, claim);
+          await settle(one, claim, done('1'));
+          for (const other of fingerprints) {
+            const { kind } = await ask(one, claimOn(claim.id, { fingerprint: other }));
+            assert.equal(kind, other === fingerprint ? 'done' : 'mismatch', `${fingerprint} and ${other}`);
+          }
+          assert.equal((await read(one, claim.id))?.fingerprint, fingerprint);
+        }
+      }),
+  },
+  {
     name: 'takes fingerprints of another algorithm, or none, for the same request',
     run: (harness) =>
       withStores(harness, async (one) => {

@@ -48,11 +48,14 @@ export const ownerCases: readonly IdempotencyConformanceCase[] = [
     run: (harness) =>
       withStores(harness, async (one) => {
         for (const outcome of ['error', 'omitted', 'value'] as const) {
-          const claim = claimOn(newId());
-          const result = { outcome, codec: 'other/2', body: '{}' };
-          await take(one, claim);
-          await settle(one, claim, { kind: 'done', result, keepMs: LONG_MS });
-          assert.deepEqual(await ask(one, claimOn(claim.id)), { kind: 'done', result });
+          for (const codec of ['other/2', 'typed-json/1', 'typed-json/1+encrypted']) {
+            const claim = claimOn(newId());
+            const result = { outcome, codec, body: '{}' };
+            await take(one, claim);
+            await settle(one, claim, { kind: 'done', result, keepMs: LONG_MS });
+            assert.deepEqual(await ask(one, claimOn(claim.id)), { kind: 'done', result });
+            assert.deepEqual((await read(one, claim.id))?.result, result);
+          }
         }
       }),
   },
