@@ -34,7 +34,7 @@ const IMPOSSIBLE_TTL = '1ns';
 
 /** The commands of Consul that a lock is made of, with its answers read strictly. */
 export class ConsulCommands {
-  constructor(private readonly client: ConsulClient) {}
+  constructor(private readonly client: Pick<ConsulClient, 'ask' | 'askAndWait'>) {}
 
   /** What is at the key; null when nothing is. */
   async read(name: string, signal: AbortSignal): Promise<KeyRecord | null> {

@@ -1,7 +1,6 @@
 /**
  * The name of a key in Consul. All but letters, digits, `_` and `-` becomes a dot and two hexadecimal digits for each byte:
- * no two keys share a name, none reaches out of the prefix, and neither a path nor a newer Consul, which takes few
- * characters, is in its way.
+ * no two keys share a name, none reaches out of the prefix, and nothing on the way of a path resolves or decodes it.
  */
 export function nameOf(keyPrefix: string, key: string): string {
   const escaped = Array.from(Buffer.from(key), (byte) =>
