@@ -59,7 +59,7 @@ export class PayDesk {
     this.#gateway = new GatewayServer(this.#ledger, loseAnswersOf);
     this.#path = await startProxy(Number(new URL(await this.#gateway.listen()).port));
     const gatewayAddress = `http://127.0.0.1:${this.#path.port}`;
-    this.#settings = { storage, gatewayAddress, leaseMs: LEASE_MS, unsafe };
+    this.#settings = { storage, gatewayAddress, leaseMs: LEASE_MS, waitMs: 2 * LEASE_MS, unsafe };
     await Promise.all([this.revive(0), this.revive(1)]);
   }
 

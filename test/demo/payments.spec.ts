@@ -1,5 +1,5 @@
 import { describeWithServers, startPostgres, startRedis, type TestServer } from '../servers/index.js';
-import type { StoreChoice } from '../../apps/demo-billing/src/command-line/store-choice.js';
+import { parseStoreChoice, type StoreChoice } from '../../apps/demo-billing/src/command-line/store-choice.js';
 import { COMPILE_TIMEOUT_MS, compileDemo } from './demo-run.js';
 import { invoice, PayDesk, type Answer } from './pay-desk.js';
 
@@ -12,15 +12,15 @@ const ids = ['storm', 'keys', 'lost', 'killed', 'first', 'second', 'keyless', 'm
 const invoices = [...ids.map((id) => invoice(id)), invoice('theirs', OTHER_TENANT)];
 const embedded = { stop: () => Promise.resolve(), choice: { kind: 'embedded' } as StoreChoice };
 
-async function onServer(kind: 'redis' | 'postgres', start: () => Promise<TestServer>) {
+async function onServer(start: () => Promise<TestServer>) {
   const server = await start();
-  return { stop: () => server.stop(), choice: { kind, url: server.url } as StoreChoice };
+  return { stop: () => server.stop(), choice: parseStoreChoice(server.url) };
 }
 
 describe.each([
   ['SQLite', [], () => Promise.resolve(embedded)],
-  ['Redis', ['redis'], () => onServer('redis', startRedis)],
-  ['PostgreSQL', ['postgres'], () => onServer('postgres', startPostgres)],
+  ['Redis', ['redis'], () => onServer(startRedis)],
+  ['PostgreSQL', ['postgres'], () => onServer(startPostgres)],
 ] as const)('POST /invoices/:id/pay at two processes on %s', (_, kinds, start) => {
   describeWithServers([...kinds], 'with an Idempotency-Key', () => {
     const desk = new PayDesk();

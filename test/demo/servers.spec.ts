@@ -1,18 +1,17 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 
-import { Client } from 'pg';
-
 import { describeWithServers, startPostgres, startRedis, type TestServer } from '../servers/index.js';
 import { COMPILE_TIMEOUT_MS, compileDemo, LARGEST_FILE, SAMPLE, withDemo } from './demo-run.js';
 import { expectRepetitionsToBeAnswered, expectToAddUp } from './expect-account.js';
+import { leftInPostgres } from './leftovers.js';
 
 const RUN_TIMEOUT_MS = 150_000;
 const AWAY_MS = 2_500;
 
 describe.each([
-  ['redis', startRedis],
-  ['postgres', startPostgres],
-] as const)('the demo with %s', (kind, start) => {
+  ['redis', startRedis, 'pause'],
+  ['postgres', startPostgres, 'kill'],
+] as const)('the demo with %s', (kind, start, faults) => {
   describeWithServers([kind], 'on a real server', () => {
     let server: TestServer;
     beforeAll(async () => {
@@ -35,7 +34,7 @@ describe.each([
     it(
       'goes on when the server is killed in the middle and comes back',
       () =>
-        withDemo(['--store', server.url, '--faults', 'pause', '--seed', '6', '--json'], async (run) => {
+        withDemo(['--store', server.url, '--faults', faults, '--seed', '6', '--json'], async (run) => {
           await run.underWay();
           await server.kill();
           const settledBefore = run.settled;
@@ -49,14 +48,7 @@ describe.each([
 
     if (kind === 'postgres') {
       it('has left nothing in the database', async () => {
-        const client = new Client({ connectionString: server.url });
-        await client.connect();
-        const { rows } = await client.query(
-          `SELECT nspname FROM pg_namespace WHERE nspname LIKE 'demo%'
-           UNION ALL SELECT relname FROM pg_class WHERE relnamespace = 'public'::regnamespace`,
-        );
-        await client.end();
-        expect(rows).toEqual([]);
+        expect(await leftInPostgres(server.url)).toEqual([]);
       });
     }
   });

@@ -16,6 +16,8 @@ export interface BillingOptions {
   readonly gatewayAddress: string;
   /** Of locks and records: how long others wait for a process that has died. The library's defaults are 15 and 30 seconds. */
   readonly leaseMs: number;
+  /** For a lock that somebody else has: long enough to see that of a dead owner run out. */
+  readonly waitMs: number;
 }
 
 /** What an application may add to the module. */
@@ -33,7 +35,7 @@ const CONNECT_AGAIN = { retryAttempts: 20, retryDelay: 500 };
 @Module({})
 export class BillingModule {
   static forRun(
-    { storage, gatewayAddress, leaseMs }: BillingOptions,
+    { storage, gatewayAddress, leaseMs, waitMs }: BillingOptions,
     { instead = [], onEvent }: BillingExtras = {},
   ): DynamicModule {
     return {
@@ -43,7 +45,7 @@ export class BillingModule {
         TypeOrmModule.forFeature([Invoice]),
         DistributedLockModule.forRoot({
           store: () => lockStore(storage.locks),
-          defaults: { ttlMs: leaseMs, waitMs: 2 * leaseMs }, // long enough to see a dead owner's lock run out
+          defaults: { ttlMs: leaseMs, waitMs },
           idempotency: {
             store: () => recordStore(storage),
             defaults: { leaseMs, waitMs: 0 }, // at work elsewhere: the queue delivers again, the client asks again

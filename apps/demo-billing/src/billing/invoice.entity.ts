@@ -7,7 +7,7 @@ export type InvoiceStatus = 'READY' | 'SETTLED';
 @Entity('demo_billing_invoice')
 @FencedBy('invoice:<id>')
 export class Invoice {
-  @PrimaryColumn('text')
+  @PrimaryColumn()
   id!: string;
 
   @Column('text')

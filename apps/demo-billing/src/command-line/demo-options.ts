@@ -4,7 +4,7 @@ import { parseArgs, type ParseArgsConfig } from 'node:util';
 
 import { FAULT_CHOICES, type FaultChoice } from '../faults/fault-plan.js';
 import { InputError } from './input-error.js';
-import { parseStoreChoice, type StoreChoice } from './store-choice.js';
+import { parseStoreChoice, STORE_EXAMPLES, type StoreChoice } from './store-choice.js';
 
 export interface DemoOptions {
   /** The file of invoices to settle. */
@@ -49,13 +49,13 @@ export const HELP = `Settles a file of invoices with several worker processes, w
 
   --input FILE     CSV with id, tenant, customer, amount, currency, due_date (default: a sample of 240 invoices)
   --workers N      worker processes, 1 to ${MOST_WORKERS} (default: 4)
-  --store URL      sqlite:PATH, redis://host:port[/db], redlock:redis://a:port,redis://b:port,redis://c:port,
-                   postgres://user@host:port/database, or postgres+advisory://… for advisory locks there
-                   (default: SQLite in a temporary folder). SQLite keeps the locks in PATH-locks and the
-                   idempotency records in PATH-records, and the tables of the last run stay for you to look at. Redis
-                   keeps locks and records, which expire within a day, beside invoices in SQLite, and Redlock the
-                   locks only. In PostgreSQL each
-                   run has a schema of its own, and drops it.
+  --store URL      where locks, records and invoices are kept (default: SQLite in a temporary folder). One of
+${STORE_EXAMPLES.map((example) => `                     ${example}`).join('\n')}
+                   A database keeps all three; the others keep locks, Redis records as well, beside invoices in SQLite.
+                   On PostgreSQL and MySQL or MariaDB a run makes a schema (database) of its own, and drops it;
+                   …+advisory and …+getlock take the locks of sessions there. The tables of SQLite, in PATH, PATH-locks
+                   and PATH-records, stay for you to look at. Redis forgets records within a day. Where a store keeps
+                   no short leases, as Consul (10 s) and ZooKeeper (4 s), pauses are longer, and so is the run.
   --faults WHAT    ${FAULT_CHOICES.join(', ')} (default: all)
   --seed N         repeats the faults of an earlier run (default: a new one, which is printed)
   --unsafe         the same work under a bare TTL lock: shows the double charges

@@ -39,8 +39,23 @@ describe('the fault plan', () => {
     expect({ pause: count('pause'), kill: count('kill'), others }).toEqual(expected);
   });
 
-  it('is content with a file that has fewer invoices than there are faults', () => {
-    expect(planFaults(5, ['a', 'b', 'c'], 'all').strikes.size).toBe(3);
-    expect(planFaults(5, [], 'all').strikes.size).toBe(0);
+  it.each([
+    [30, { strikes: 15, lostAnswers: 6 }],
+    [6, { strikes: 3, lostAnswers: 2 }],
+    [3, { strikes: 2, lostAnswers: 1 }],
+    [1, { strikes: 1, lostAnswers: 0 }],
+    [0, { strikes: 0, lostAnswers: 0 }],
+  ])('gives each kind of trouble its share of %d invoices', (invoices, expected) => {
+    const { strikes, lostAnswers } = planFaults(5, ids.slice(0, invoices), 'all');
+    expect({ strikes: strikes.size, lostAnswers: lostAnswers.size }).toEqual(expected);
+  });
+
+  it('strikes every step in small files as well, with one seed or another', () => {
+    for (const kind of ['pause', 'kill']) {
+      const struck = Array.from({ length: 40 }, (_, seed) =>
+        [...planFaults(seed, ids.slice(0, 3), 'all').strikes.values()].find((each) => each.kind === kind),
+      );
+      expect(new Set(struck.map((fault) => fault?.step))).toEqual(new Set(STEPS));
+    }
   });
 });

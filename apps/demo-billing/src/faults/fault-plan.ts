@@ -28,19 +28,29 @@ export interface FaultPlan {
 const PAUSES = 2 * STEPS.length;
 const KILLS = STEPS.length;
 const LOST_ANSWERS = 6;
+/** In small files every kind of trouble has its share, as many as there are of each among so many invoices. */
+const FEWEST_FOR_ALL = 30;
 
-/** The same plan for the same seed, invoices and choice. Small files meet as many faults as they have invoices. */
+/** The same plan for the same seed, invoices and choice. Files of less than 30 invoices meet fewer faults, one of each kind at least. */
 export function planFaults(seed: number, invoiceIds: readonly string[], choice: FaultChoice): FaultPlan {
-  const order = shuffled(invoiceIds, seededRandom(seed));
-  const draw = (count: number): string[] => order.splice(0, count);
+  const random = seededRandom(seed);
+  const order = shuffled(invoiceIds, random);
+  const share = Math.min(1, invoiceIds.length / FEWEST_FOR_ALL);
+  const draw = (most: number): string[] => order.splice(0, Math.ceil(most * share));
   const pauses = choice === 'pause' || choice === 'all' ? draw(PAUSES) : [];
   const kills = choice === 'kill' || choice === 'all' ? draw(KILLS) : [];
   return {
-    strikes: new Map([...strikesOf('pause', pauses), ...strikesOf('kill', kills)]),
+    strikes: new Map([...strikesOf('pause', pauses, random), ...strikesOf('kill', kills, random)]),
     lostAnswers: new Set(choice === 'all' ? draw(LOST_ANSWERS) : []),
   };
 }
 
-function strikesOf(kind: Fault['kind'], invoiceIds: readonly string[]): [string, Fault][] {
-  return invoiceIds.map((id, i) => [id, { kind, step: STEPS[i % STEPS.length] as Step }]);
+/** One step after the other, from anywhere on: a few faults strike other steps with another seed. */
+function strikesOf(
+  kind: Fault['kind'],
+  invoiceIds: readonly string[],
+  random: () => number,
+): [string, Fault][] {
+  const first = Math.floor(random() * STEPS.length);
+  return invoiceIds.map((id, i) => [id, { kind, step: STEPS[(first + i) % STEPS.length] as Step }]);
 }

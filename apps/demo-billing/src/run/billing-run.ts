@@ -13,19 +13,12 @@ import { openBook, reasonOf } from './open-book.js';
 import type { Progress } from './progress.js';
 import { RunInterrupted } from './run-interrupted.js';
 import { RunJournal } from './run-journal.js';
+import { runTimes, WISHED_LEASE_MS, type RunTimes } from './run-times.js';
 import { StallWatch } from './stall-watch.js';
 import { WorkerDeaths } from './worker-deaths.js';
 import { WorkerPool } from './worker-pool.js';
 import type { WorkerProcess } from './worker-process.js';
 
-/** Short, so that a pause of three of them fits into a demonstration. */
-const LEASE_MS = 1_200;
-/** The lease of a paused worker is over long before it wakes. */
-const PAUSE_MS = 3 * LEASE_MS;
-/** A paused worker's message is delivered again when its lock is about to be free. */
-const VISIBILITY_MS = LEASE_MS + 300;
-const HUNG_AFTER_MS = 30_000;
-const STALLED_AFTER_MS = 60_000;
 const GOODBYE_WITHIN_MS = 3_000;
 
 /** One run: a gateway, a number of workers, and every invoice through their hands. */
@@ -51,7 +44,7 @@ export class BillingRun {
    */
   async settleAll(storage: StorageSettings, folder: string): Promise<Account> {
     const startedAtMs = performance.now();
-    const book = await openBook(storage, this.invoices, this.options.store);
+    const { book, times } = await openBook(storage, this.invoices, this.options.store, WISHED_LEASE_MS);
     const ledgerFile = join(folder, 'ledger.jsonl');
     const gateway = new GatewayProcess({ ledgerFile, loseAnswersOf: [...this.#plan.lostAnswers] }, (what) =>
       this.fail(what),
@@ -59,7 +52,7 @@ export class BillingRun {
     try {
       const gatewayAddress = await this.#unlessEnded(gateway.listening());
       const { unsafe } = this.options;
-      if (gatewayAddress) await this.#work({ storage, gatewayAddress, leaseMs: LEASE_MS, unsafe });
+      if (gatewayAddress) await this.#work({ storage, gatewayAddress, ...times, unsafe }, runTimes(times));
       if (this.#interrupted) throw new RunInterrupted('interrupted');
       return drawUpAccount({
         invoices: this.invoices,
@@ -88,13 +81,13 @@ export class BillingRun {
     this.#ended.abort();
   }
 
-  async #work(settings: WorkerSettings): Promise<void> {
+  async #work(settings: WorkerSettings, { stalledAfterMs, ...times }: RunTimes): Promise<void> {
     const deaths = new WorkerDeaths(
       (what) => this.#journal.incidents.push(what),
       (what) => this.fail(what),
     );
-    const stall = new StallWatch(STALLED_AFTER_MS, () =>
-      this.fail(`no invoice was settled for ${STALLED_AFTER_MS / 1_000} s`),
+    const stall = new StallWatch(stalledAfterMs, () =>
+      this.fail(`no invoice was settled for ${stalledAfterMs / 1_000} s`),
     );
     const pool = new WorkerPool(this.options.workers, settings, {
       said: (worker, message) => {
@@ -111,9 +104,7 @@ export class BillingRun {
     const dispatcher = new Dispatcher(pool, this.#journal, {
       messages: this.#messages,
       strikes: this.#plan.strikes,
-      pauseMs: PAUSE_MS,
-      visibilityMs: VISIBILITY_MS,
-      hungAfterMs: HUNG_AFTER_MS,
+      ...times,
     });
     pool.start();
     await this.#unlessEnded(dispatcher.finished());

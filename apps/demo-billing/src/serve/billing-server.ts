@@ -12,7 +12,7 @@ import { ReplicaProcess } from './replica-process.js';
 
 const REPLICAS = 2;
 /** Whoever kills a replica in the middle of a payment waits this long for the answer of the other one. */
-const LEASE_MS = 5_000;
+const WISHED_LEASE_MS = 5_000;
 
 export type ServeOptions = Pick<DemoOptions, 'store' | 'unsafe'> & { readonly port: number };
 
@@ -39,13 +39,13 @@ export class BillingServer {
   async serve(storage: StorageSettings, folder: string): Promise<never> {
     const [invoice] = this.invoices;
     if (!invoice) throw new InputError('there is no invoice to pay; check --input');
-    const book = await openBook(storage, this.invoices, this.options.store);
+    const { book, times } = await openBook(storage, this.invoices, this.options.store, WISHED_LEASE_MS);
     const ledgerFile = join(folder, 'ledger.jsonl');
     const gateway = new GatewayProcess({ ledgerFile, loseAnswersOf: [] }, (what) => this.fail(what));
     let replicas: readonly ReplicaProcess[] = [];
     try {
       const gatewayAddress = await this.#unlessEnded(gateway.listening());
-      const settings = { storage, gatewayAddress, leaseMs: LEASE_MS, unsafe: this.options.unsafe };
+      const settings = { storage, gatewayAddress, ...times, unsafe: this.options.unsafe };
       replicas = this.#ports.map((port) => new ReplicaProcess({ ...settings, port }));
       const addresses = await this.#unlessEnded(Promise.all(replicas.map((each) => each.listening())));
       void Promise.all(replicas.map((each) => each.gone())).then(() => this.fail('no replica is left'));

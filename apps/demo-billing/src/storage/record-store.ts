@@ -12,7 +12,7 @@ const PayoutKey = lockKey('payout:<id>');
 
 /** The store of idempotency records that these settings name. */
 export function recordStore({ records }: StorageSettings): IdempotencyStore {
-  if (records.kind === 'redis') return redisIdempotencyStore({ url: records.url });
+  if (records.kind === 'redis') return redisIdempotencyStore(records.place);
   return typeormIdempotencyStore({ dataSource: new DataSource(lockDatabase(records)), table: TABLE });
 }
 

@@ -1,18 +1,25 @@
 import { join } from 'node:path';
 
-import type { StoreChoice } from '../command-line/store-choice.js';
+import type { RedisPlace, StoreChoice } from '../command-line/store-choice.js';
 
-export type DatabaseSettings =
-  | { readonly kind: 'sqlite'; readonly file: string }
-  | { readonly kind: 'postgres'; readonly url: string; readonly schema: string };
+/** `schema` is the run's own; MySQL calls it a database. */
+export interface ServerDatabase {
+  readonly kind: 'postgres' | 'mysql';
+  readonly url: string;
+  readonly schema: string;
+}
+
+export type DatabaseSettings = { readonly kind: 'sqlite'; readonly file: string } | ServerDatabase;
 
 /** Of records, and of locks. */
-export type StoreSettings = DatabaseSettings | { readonly kind: 'redis'; readonly url: string };
+export type StoreSettings = DatabaseSettings | { readonly kind: 'redis'; readonly place: RedisPlace };
 
 export type LockSettings =
   | StoreSettings
-  | { readonly kind: 'redlock'; readonly urls: readonly string[] }
-  | { readonly kind: 'advisory'; readonly database: DatabaseSettings };
+  /** Locks of a session of the database, with leases in its tables. */
+  | { readonly kind: 'session'; readonly database: ServerDatabase }
+  /** Where there are locks and nothing else. */
+  | Exclude<StoreChoice, { readonly kind: 'embedded' | StoreSettings['kind'] }>;
 
 /** Where a run keeps what; every process of the run connects by these. */
 export interface StorageSettings {
@@ -20,7 +27,7 @@ export interface StorageSettings {
   readonly locks: LockSettings;
   /** Where it is kept what was done before, and with which answer. */
   readonly records: StoreSettings;
-  /** Set before every key of a lock and a record, so that runs do not meet on one Redis server. */
+  /** Set before every key of a lock and a record, so that runs do not meet on one server. */
   readonly namespace: string;
 }
 
@@ -31,26 +38,23 @@ const NAMESPACE = 'demo-billing';
  * report.
  */
 export function storageFor(store: StoreChoice, folder: string, runId: string): StorageSettings {
-  const embedded = { kind: 'sqlite', file: join(folder, 'invoices.db') } as const;
+  const embedded = sqliteStorage(join(folder, 'invoices.db'));
+  const beside = { ...embedded, namespace: `${NAMESPACE}-${runId}` };
   switch (store.kind) {
     case 'embedded':
-      return sqliteStorage(embedded.file);
+      return embedded;
     case 'sqlite':
       return sqliteStorage(store.file);
     case 'redis':
-      return redisStorage(embedded.file, store.url, runId);
-    case 'redlock':
-      return {
-        ...sqliteStorage(embedded.file),
-        locks: store,
-        namespace: `${NAMESPACE}-${runId}`,
-      };
+      return { ...beside, locks: store, records: store };
     case 'postgres':
-    case 'postgres+advisory': {
-      const database = { kind: 'postgres', url: store.url, schema: `demo_billing_${runId}` } as const;
-      const locks = store.kind === 'postgres' ? database : ({ kind: 'advisory', database } as const);
-      return { data: database, locks, records: database, namespace: NAMESPACE };
-    }
+    case 'mysql':
+      return serverStorage(
+        { kind: store.kind, url: store.url, schema: `demo_billing_${runId}` },
+        store.sessionLocks,
+      );
+    default:
+      return { ...beside, locks: store };
   }
 }
 
@@ -63,12 +67,7 @@ function sqliteStorage(file: string): StorageSettings {
   };
 }
 
-function redisStorage(file: string, url: string, runId: string): StorageSettings {
-  const redis = { kind: 'redis', url } as const;
-  return {
-    data: { kind: 'sqlite', file },
-    locks: redis,
-    records: redis,
-    namespace: `${NAMESPACE}-${runId}`,
-  };
+function serverStorage(database: ServerDatabase, sessionLocks: boolean): StorageSettings {
+  const locks = sessionLocks ? ({ kind: 'session', database } as const) : database;
+  return { data: database, locks, records: database, namespace: NAMESPACE };
 }

@@ -18,10 +18,10 @@ export interface UnsafeExtras {
 @Module({})
 export class UnsafeBillingModule {
   static forRun(
-    { storage, gatewayAddress, leaseMs }: BillingOptions,
+    { storage, gatewayAddress, leaseMs, waitMs }: BillingOptions,
     { instead = [], onAcquired = () => undefined }: UnsafeExtras = {},
   ): DynamicModule {
-    const times = { ttlMs: leaseMs, waitMs: 2 * leaseMs };
+    const times = { ttlMs: leaseMs, waitMs };
     return {
       module: UnsafeBillingModule,
       imports: [TypeOrmModule.forRoot(invoiceDatabase(storage.data)), TypeOrmModule.forFeature([Invoice])],
