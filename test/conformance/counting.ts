@@ -6,7 +6,7 @@ import { promisify } from 'node:util';
 
 import type { CountedSection, CountingOrder } from './counting-process.js';
 
-const PROCESSES = 4;
+const PROCESSES = 3;
 
 /** How many in each process call how often. */
 export type Crowd = Pick<CountingOrder, 'callers' | 'increments'>;
@@ -63,9 +63,9 @@ async function runAll(order: CountingOrder, folder: string): Promise<void> {
 
 /** With Node's own rule for unhandled rejections: they end the process. */
 async function runProcess(order: CountingOrder): Promise<void> {
-  const hooks = join(__dirname, 'typescript-hooks.mjs');
-  const args = ['--import', hooks, join(__dirname, 'counting-process.ts'), JSON.stringify(order)];
-  await promisify(execFile)(process.execPath, args, { timeout: 120_000 });
+  const runner = join(__dirname, 'run-typescript.mjs');
+  const args = [runner, join(__dirname, 'counting-process.ts'), JSON.stringify(order)];
+  await promisify(execFile)(process.execPath, args, { timeout: 300_000 });
 }
 
 function readHistory(file: string): CountedSection[] {

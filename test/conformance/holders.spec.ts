@@ -13,6 +13,7 @@ import {
 } from '../servers/index.js';
 import type { HolderAnswer, HolderOrder } from './holder-process.js';
 import { storeAt } from './store-at.js';
+import { succeed } from './succession.js';
 
 /** Kinds of server whose client and leases are not an SQL database's, with a ttl that they all can keep. */
 const kinds = [
@@ -47,16 +48,13 @@ describe.each(kinds)('a process that holds a lock on $kind', ({ kind, start }) =
 
     it('by SIGKILL is succeeded within its ttl and a second (C126)', async () => {
       await holder.stopped();
-      const killedAtMs = performance.now();
       holder.kill();
-      const next = await successor.acquire('k', { waitMs: 30_000 });
-      expect(performance.now() - killedAtMs).toBeLessThan(TTL_MS + 1_000);
-      await next.release();
+      await (await succeed(successor, 'k', TTL_MS)).release();
     });
 
     it('by a stop beyond its ttl learns of its loss at the first read, before it calls anybody (C003)', async () => {
       await holder.stopped();
-      const next = await successor.acquire('k', { waitMs: 30_000 });
+      const next = await successor.acquire('k', { waitMs: 60_000 });
       const answer = await holder.answer();
       expect(answer).toMatchObject({ firstRead: 'LEASE_LOST', section: 'LEASE_LOST' });
       expect(next.token).toBeGreaterThan(answer.token);

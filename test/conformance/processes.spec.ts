@@ -16,7 +16,8 @@ const REGULARS: Crowd = { callers: 3, increments: 4 };
 const LONG: Crowd = { callers: 3, increments: 8 };
 /** A hundred calls at once in each process, all of which have to be answered. */
 const RUSH: Crowd = { callers: 100, increments: 1 };
-const LIMIT_MS = 120_000;
+/** On a machine that is busy with other things. */
+const LIMIT_MS = 300_000;
 
 describe('processes that count under one lock', () => {
   it.each([

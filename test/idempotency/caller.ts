@@ -10,8 +10,8 @@ export class Caller {
   readonly #child: ChildProcess;
 
   constructor(order: CallerOrder) {
-    const hooks = join(__dirname, '../conformance/typescript-hooks.mjs');
-    const args = ['--import', hooks, join(__dirname, 'caller-process.ts'), JSON.stringify(order)];
+    const runner = join(__dirname, '../conformance/run-typescript.mjs');
+    const args = [runner, join(__dirname, 'caller-process.ts'), JSON.stringify(order)];
     this.#child = spawn(process.execPath, args, { stdio: ['ignore', 'inherit', 'inherit', 'ipc'] });
     this.#child.on('message', (news) => this.news.push(news as CallerNews));
   }
@@ -21,7 +21,7 @@ export class Caller {
     while (this.news.filter((news) => news.type === type).length < count) {
       if (this.#child.exitCode !== null)
         throw new Error(`the calling process ended with ${this.#child.exitCode}`);
-      await once(this.#child, 'message', { signal: AbortSignal.timeout(20_000) });
+      await once(this.#child, 'message', { signal: AbortSignal.timeout(60_000) });
     }
   }
 

@@ -50,7 +50,7 @@ describeOnEachSharedStore('a process that is killed (SIGKILL)', (start) => {
     await caller.until('stopped', calls.length);
     await caller.kill();
     expect(caller.news.filter(({ type }) => type === 'ended')).toEqual([]);
-  }, 60_000);
+  }, 120_000);
   afterAll(async () => {
     await caller.kill();
     await store.close();

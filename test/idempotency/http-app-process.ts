@@ -1,5 +1,7 @@
 import 'reflect-metadata';
 
+import type { Server } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { setImmediate as turn } from 'node:timers/promises';
 
 import { Controller, Module, Param, Post } from '@nestjs/common';
@@ -10,7 +12,10 @@ import { storeAt } from './store-at.js';
 
 /** What the application tells its parent. */
 export type AppNews =
-  { readonly type: 'listening'; readonly port: number } | { readonly type: 'ran'; readonly id: string };
+  | { readonly type: 'listening'; readonly port: number }
+  | { readonly type: 'ran'; readonly id: string }
+  /** All that was told before has been sent. */
+  | { readonly type: 'heard' };
 
 /** Wide enough for the others to come in between. */
 const TURNS_OF_WORK = 20;
@@ -51,7 +56,10 @@ if (place) {
   Module({ imports: [locks], controllers: [Payments] })(App);
   const app = await NestFactory.create(App, { logger: ['error'] });
   await app.listen(0, '127.0.0.1');
-  const { port } = app.getHttpServer().address() as { port: number };
+  const server = app.getHttpServer() as Server;
+  server.keepAliveTimeout = 0; // however slow the machine is, no idle connection is closed while a request comes in
+  const { port } = server.address() as AddressInfo;
+  process.on('message', () => process.send?.({ type: 'heard' } satisfies AppNews));
   process.once('disconnect', () => void app.close().finally(() => process.exit(0)));
   process.send?.({ type: 'listening', port } satisfies AppNews);
 }

@@ -26,7 +26,7 @@ const WRONG: readonly (readonly [name: string, value: unknown])[] = [
 const RIGHT: readonly IdempotencyDefaults[] = [
   { waitMs: 0 },
   { waitMs: Infinity },
-  { leaseMs: 1, retentionMs: 1, unknownRetentionMs: 1, maxAttempts: 1, maxResultBytes: 1 },
+  { retentionMs: 1, unknownRetentionMs: 1, maxAttempts: 1, maxResultBytes: 1 },
   { leaseMs: undefined, retentionMs: undefined, waitMs: undefined, maxAttempts: undefined },
 ];
 
@@ -68,6 +68,16 @@ describe('C042: options of idempotent calls', () => {
   it.each(RIGHT)('takes %p', async (options) => {
     await expect(appWith(options)).resolves.toBe('1');
     await expect(appWith({}, options)).resolves.toBe('1');
+  });
+
+  it('takes a lease of 1 ms, which on a slow machine is over before the call is', async () => {
+    for (const [defaults, options] of [
+      [{ leaseMs: 1 }, {}],
+      [{}, { leaseMs: 1 }],
+    ] as const) {
+      const answer = await appWith(defaults, options).catch(({ code }: { code: string }) => code);
+      expect(['1', 'IDEMPOTENCY_LEASE_LOST']).toContain(answer);
+    }
   });
 
   it('means the default by undefined alone, and a value by 0', async () => {

@@ -16,13 +16,14 @@ class AppProcess {
   readonly #listening: Promise<void>;
 
   constructor(place: string) {
-    const hooks = join(__dirname, '../conformance/typescript-hooks.mjs');
-    const args = ['--import', hooks, join(__dirname, 'http-app-process.ts'), place];
+    const runner = join(__dirname, '../conformance/run-typescript.mjs');
+    const args = [runner, join(__dirname, 'http-app-process.ts'), place];
     this.#child = spawn(process.execPath, args, { stdio: ['ignore', 'inherit', 'inherit', 'ipc'] });
     this.#listening = new Promise((resolve, reject) => {
       this.#child.once('exit', (code) => reject(new Error(`the application ended with ${String(code)}`)));
       this.#child.on('message', (news: AppNews) => {
         if (news.type === 'ran') return this.ran.push(news.id);
+        if (news.type === 'heard') return;
         this.#port = news.port;
         return resolve();
       });
@@ -36,6 +37,20 @@ class AppProcess {
     const { status, headers } = response;
     const replayed = headers.get('idempotent-replayed') === 'true';
     return { status, text: await response.text(), replayed, retryAfter: headers.get('retry-after') };
+  }
+
+  /** Resolves when everything that it told before has arrived here, which answers to requests may overtake. */
+  async allTold(): Promise<void> {
+    const heard = new Promise<void>((resolve) => {
+      const listen = (news: AppNews): void => {
+        if (news.type !== 'heard') return;
+        this.#child.off('message', listen);
+        resolve();
+      };
+      this.#child.on('message', listen);
+    });
+    this.#child.send('tell');
+    await heard;
   }
 
   async stop(): Promise<void> {
@@ -69,12 +84,14 @@ export function parallelRequestsGetOneAnswer(start: () => Promise<StorePlace>): 
     await place.stop();
   });
 
-  const storm = (path: string): Promise<Answer[]> =>
-    Promise.all(
-      Array.from({ length: REQUESTS }, async (_, turn) =>
-        (apps[turn % 2] as AppProcess).post(path, `key of ${path}`),
-      ),
+  const storm = async (path: string): Promise<Answer[]> => {
+    const requests = Array.from({ length: REQUESTS }, (_, turn) =>
+      (apps[turn % 2] as AppProcess).post(path, `key of ${path}`),
     );
+    const answers = await Promise.all(requests);
+    await Promise.all(apps.map((app) => app.allTold()));
+    return answers;
+  };
   const runsOf = (id: string): number => apps.flatMap(({ ran }) => ran).filter((ran) => ran === id).length;
 
   it('would run as often as they are sent, without @Idempotent', async () => {

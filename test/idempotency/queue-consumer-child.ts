@@ -12,8 +12,8 @@ export class ConsumerProcess {
   readonly #child: ChildProcess;
 
   constructor(url: string, queue: string) {
-    const hooks = join(__dirname, '../conformance/typescript-hooks.mjs');
-    const args = ['--import', hooks, join(__dirname, 'queue-consumer-process.ts'), url, queue];
+    const runner = join(__dirname, '../conformance/run-typescript.mjs');
+    const args = [runner, join(__dirname, 'queue-consumer-process.ts'), url, queue];
     this.#child = spawn(process.execPath, args, { stdio: ['ignore', 'inherit', 'inherit', 'ipc'] });
     this.#child.on('message', (news) => this.news.push(news as ConsumerNews));
   }

@@ -39,7 +39,7 @@ describeOnEachSharedStore('a process that is stopped past its lease (SIGSTOP)', 
     await takeAndHold(take);
     for (const key of keys) records.set(key, await recordOf(key));
     await caller.resume();
-  }, 60_000);
+  }, 120_000);
   afterAll(async () => {
     await caller.kill();
     await store.close();

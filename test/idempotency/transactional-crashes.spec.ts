@@ -47,9 +47,9 @@ class CallingProcess {
   readonly #child: ChildProcess;
 
   constructor(order: TransactionalOrder) {
-    const hooks = join(__dirname, '../conformance/typescript-hooks.mjs');
+    const runner = join(__dirname, '../conformance/run-typescript.mjs');
     const script = join(__dirname, 'transactional-process.ts');
-    this.#child = spawn(process.execPath, ['--import', hooks, script, JSON.stringify(order)], {
+    this.#child = spawn(process.execPath, [runner, script, JSON.stringify(order)], {
       stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
     });
     this.#child.on('message', (news) => this.news.push(news as TransactionalNews));
@@ -58,7 +58,7 @@ class CallingProcess {
   async untilStopped(count: number): Promise<void> {
     while (this.news.filter(({ type }) => type === 'stopped').length < count) {
       if (this.#child.exitCode !== null) throw new Error(`it ended with ${this.#child.exitCode}`);
-      await once(this.#child, 'message', { signal: AbortSignal.timeout(30_000) });
+      await once(this.#child, 'message', { signal: AbortSignal.timeout(60_000) });
     }
     expect(this.news.filter(({ type }) => type === 'ended')).toEqual([]);
   }

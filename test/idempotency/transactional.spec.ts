@@ -10,6 +10,8 @@ import { codeOf, effect, TransactionalPlace, write, type Replica } from './trans
 const MODES: readonly Required<TransactionalOptions>['claim'][] = ['first', 'inside'];
 
 const ROUNDS = 40;
+/** Nobody is to give up because the machine is slow. */
+const LONG_WAIT_MS = 60_000;
 
 describeOnEachDatabase('a call with its record in its own transaction', (start, type) => {
   let place: TransactionalPlace;
@@ -120,7 +122,7 @@ describeOnEachDatabase('a call with its record in its own transaction', (start, 
           elsewhere(() => other.service.runOnce(key, { transactional, waitMs }, effect(key, 'two')));
         repeated = codeOf(call(0));
         if (type !== 'sqlite' || claim === 'first') expect(await repeated).toBe('IDEMPOTENCY_IN_PROGRESS');
-        waiting = call(20_000);
+        waiting = call(LONG_WAIT_MS);
         waiting.catch(() => undefined);
         return effect(key, 'one')(attempt);
       });
@@ -133,7 +135,11 @@ describeOnEachDatabase('a call with its record in its own transaction', (start, 
       for (let round = 0; round < ROUNDS; round += 1) {
         const raced = `${key} ${round}`;
         const calls = Array.from({ length: 8 }, (_, nr) =>
-          (nr % 2 ? replica : other).service.runOnce(raced, { transactional }, effect(raced, `${nr}`)),
+          (nr % 2 ? replica : other).service.runOnce(
+            raced,
+            { transactional, waitMs: LONG_WAIT_MS },
+            effect(raced, `${nr}`),
+          ),
         );
         const answers = new Set(await Promise.all(calls));
         expect(answers.size).toBe(1);

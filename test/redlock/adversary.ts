@@ -1,11 +1,11 @@
-import { setImmediate as turn, setTimeout as sleep } from 'node:timers/promises';
+import { setImmediate as turn } from 'node:timers/promises';
 
 import type { Redis } from 'ioredis';
 import { redlockStore, type RedisClient } from 'nestjs-distributed-lock/redis';
 import type { LockStore } from 'nestjs-distributed-lock';
 
 import type { Dice } from './dice.js';
-import { nameOf, ScriptTexts, type ScriptName } from './script-texts.js';
+import { digestOf, nameOf, ScriptTexts, type ScriptName } from './script-texts.js';
 
 /** One command on its way to a server, or to be delivered once more. */
 export interface Command {
@@ -37,6 +37,7 @@ export class Adversary {
   steps = 0;
   readonly #texts = new ScriptTexts();
   readonly #stores: LockStore[] = [];
+  readonly #passing = new Set<Promise<unknown>>();
 
   constructor(
     private readonly servers: readonly Redis[],
@@ -60,7 +61,7 @@ export class Adversary {
     if (dice.lucky(odds.keyVanishes)) await dice.oneOf(this.servers).del(this.ownerOf(key));
     const [command] = this.pending.splice(dice.below(this.pending.length), 1);
     if (command) await this.#deliver(command, dice, odds);
-    else await sleep(1); // somebody waits on a timer
+    await Promise.allSettled(this.#passing);
     await turn();
   }
 
@@ -100,11 +101,25 @@ export class Adversary {
   #send(server: number, text: string, keys: number, input: string[]): Promise<unknown> {
     const script = nameOf(text);
     const rewritten = this.rewrite(text, server);
-    const execute = (): Promise<unknown> => (this.servers[server] as Redis).eval(rewritten, keys, ...input);
-    if (this.undisturbed.includes(script)) return execute();
+    const execute = (): Promise<unknown> => evaluate(this.servers[server] as Redis, rewritten, keys, input);
+    if (this.undisturbed.includes(script)) return this.#pass(execute());
     const owner = script === 'grant' || script === 'raise' ? input[keys + 1] : undefined;
     return new Promise((tell, fail) =>
       this.pending.push({ server, script, owner, execute, sender: { tell, fail } }),
     );
+  }
+  async #pass(executed: Promise<unknown>): Promise<unknown> {
+    this.#passing.add(executed);
+    return executed.finally(() => this.#passing.delete(executed));
+  }
+}
+
+/** Texts are much longer than what is said with them: they are sent once. */
+async function evaluate(server: Redis, text: string, keys: number, input: string[]): Promise<unknown> {
+  try {
+    return await server.evalsha(digestOf(text), keys, ...input);
+  } catch (error) {
+    if (!(error as Error).message.includes('NOSCRIPT')) throw error;
+    return server.eval(text, keys, ...input);
   }
 }

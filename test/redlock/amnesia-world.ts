@@ -1,5 +1,4 @@
 import { randomBytes } from 'node:crypto';
-import { setTimeout as sleep } from 'node:timers/promises';
 
 import type { Redis } from 'ioredis';
 import type { LockStore } from 'nestjs-distributed-lock';
@@ -7,12 +6,14 @@ import type { LockStore } from 'nestjs-distributed-lock';
 import { Adversary } from './adversary.js';
 import { Dice } from './dice.js';
 import { faultsOf, type Acquired } from './history.js';
+import { runRounds, type World } from './rounds.js';
 import type { Setting } from './tokens-world.js';
 
 const CLIENTS = 3;
 const TTL_MS = 2_000;
 const PATIENCE_MS = 1_000;
 const WIPE_ODDS = 0.02;
+const ROUND_MS = 8;
 const KEY = 'k';
 
 export interface AmnesiaOutcome {
@@ -23,56 +24,94 @@ export interface AmnesiaOutcome {
   readonly faults: readonly string[];
 }
 
-/** Runs for as long as that in real time, since servers are kept out in real time. */
-export async function runAmnesia(setting: Setting, seed: number, runMs: number): Promise<AmnesiaOutcome> {
-  const dice = new Dice(seed);
-  const { servers, odds, rewrite } = setting;
-  const adversary = new Adversary(servers, `${randomBytes(6).toString('hex')}:`, rewrite);
-  const stores = Array.from({ length: CLIENTS }, () => adversary.connect());
-  await stores[0]?.open?.();
-  const history: Acquired[] = [];
+/** Runs for as long as that on the clock by which servers are kept out, all runs beside each other. */
+export async function runAmnesia(
+  setting: Setting,
+  seeds: readonly number[],
+  runMs: number,
+): Promise<AmnesiaOutcome[]> {
   const endsAtMs = performance.now() + runMs;
-  let working = CLIENTS;
-  let wiped = 0;
-  for (const store of stores)
-    void contend(store, adversary, new Dice(dice.below(2 ** 31)), history, endsAtMs).finally(
-      () => (working -= 1),
-    );
-  while (working > 0) {
-    if (dice.lucky(WIPE_ODDS) && (await allVote(servers, adversary.keyPrefix))) {
-      wiped += 1;
-      await wipe(dice.oneOf(servers), adversary.keyPrefix);
-    }
-    await adversary.pump(dice, odds, KEY);
+  const worlds = seeds.map((seed) => new AmnesiaWorld(setting, seed, endsAtMs));
+  await Promise.all(worlds.map((world) => world.open()));
+  await runRounds(worlds, ROUND_MS);
+  return worlds.map(({ outcome }) => outcome);
+}
+
+class AmnesiaWorld implements World {
+  readonly #dice: Dice;
+  readonly #adversary: Adversary;
+  readonly #history: Acquired[] = [];
+  #contending = CLIENTS;
+  #wiped = 0;
+
+  constructor(
+    private readonly setting: Setting,
+    private readonly seed: number,
+    private readonly endsAtMs: number,
+  ) {
+    const { servers, rewrite } = setting;
+    this.#dice = new Dice(seed);
+    this.#adversary = new Adversary(servers, `${randomBytes(6).toString('hex')}:`, rewrite);
   }
-  await adversary.end();
-  return { seed, acquired: history.length, wiped, faults: faultsOf(history) };
-}
 
-async function contend(
-  store: LockStore,
-  adversary: Adversary,
-  dice: Dice,
-  history: Acquired[],
-  endsAtMs: number,
-): Promise<void> {
-  while (performance.now() < endsAtMs) {
-    const claim = { key: KEY, ownerId: `${dice.below(2 ** 31)}`, ttlMs: TTL_MS };
-    const askedAt = adversary.steps;
-    const answer = await store.tryAcquire(claim, PATIENCE_MS).catch(() => null);
-    if (answer?.kind === 'granted') {
-      history.push({ askedAt, toldAt: adversary.steps, token: answer.token });
-      await store.release({ ...claim, keepForMs: 0 }, PATIENCE_MS).catch(() => null);
+  get working(): boolean {
+    return this.#contending > 0;
+  }
+
+  get outcome(): AmnesiaOutcome {
+    const history = this.#history;
+    return {
+      seed: this.seed,
+      acquired: history.length,
+      wiped: this.#wiped,
+      faults: faultsOf(history),
+    };
+  }
+
+  async open(): Promise<void> {
+    const stores = Array.from({ length: CLIENTS }, () => this.#adversary.connect());
+    await stores[0]?.open?.();
+    for (const store of stores) void this.#contend(store, new Dice(this.#dice.below(2 ** 31)));
+  }
+
+  async step(): Promise<void> {
+    if (this.#dice.lucky(WIPE_ODDS) && (await this.#allVote())) {
+      this.#wiped += 1;
+      await this.#wipe(this.#dice.oneOf(this.setting.servers));
     }
-    await sleep(dice.below(20));
+    await this.#adversary.pump(this.#dice, this.setting.odds, KEY);
+  }
+
+  end(): Promise<void> {
+    return this.#adversary.end();
+  }
+
+  async #contend(store: LockStore, dice: Dice): Promise<void> {
+    while (performance.now() < this.endsAtMs) {
+      const claim = { key: KEY, ownerId: `${dice.below(2 ** 31)}`, ttlMs: TTL_MS };
+      const askedAt = this.#adversary.steps;
+      const answer = await store.tryAcquire(claim, PATIENCE_MS).catch(() => null);
+      if (answer?.kind === 'granted') {
+        this.#history.push({ askedAt, toldAt: this.#adversary.steps, token: answer.token });
+        await store.release({ ...claim, keepForMs: 0 }, PATIENCE_MS).catch(() => null);
+      }
+      await pause(dice.below(20));
+    }
+    this.#contending -= 1;
+  }
+
+  async #allVote(): Promise<boolean> {
+    const self = `${this.#adversary.keyPrefix}server`;
+    const voting = await Promise.all(this.setting.servers.map((server) => server.hexists(self, 'servers')));
+    return voting.every((count) => count === 1);
+  }
+
+  async #wipe(server: Redis): Promise<void> {
+    const prefix = this.#adversary.keyPrefix;
+    await server.del(`${prefix}server`, `${prefix}{${KEY}}:owner`, `${prefix}{${KEY}}:fence`);
   }
 }
 
-async function allVote(servers: readonly Redis[], prefix: string): Promise<boolean> {
-  const voting = await Promise.all(servers.map((server) => server.hexists(`${prefix}server`, 'servers')));
-  return voting.every((count) => count === 1);
-}
-
-async function wipe(server: Redis, prefix: string): Promise<void> {
-  await server.del(`${prefix}server`, `${prefix}{${KEY}}:owner`, `${prefix}{${KEY}}:fence`);
+function pause(durationMs: number): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, durationMs));
 }

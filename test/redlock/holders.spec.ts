@@ -4,6 +4,7 @@ import { LockService } from 'nestjs-distributed-lock';
 
 import { storeAt } from '../conformance/store-at.js';
 import type { HolderAnswer, HolderOrder } from '../conformance/holder-process.js';
+import { succeed } from '../conformance/succession.js';
 import {
   describeWithServers,
   startRedis,
@@ -39,16 +40,13 @@ describeWithServers(['redis'], 'a process that holds a lock on Redlock and gets 
 
   it('by SIGKILL is succeeded within its ttl and a second (C126)', async () => {
     await holder.stopped();
-    const killedAtMs = performance.now();
     holder.kill();
-    const next = await successor.acquire('k', { waitMs: 30_000 });
-    expect(performance.now() - killedAtMs).toBeLessThan(TTL_MS + 1_000);
-    await next.release();
+    await (await succeed(successor, 'k', TTL_MS)).release();
   });
 
   it('by a stop beyond its ttl learns of its loss at the first read, before it calls anybody (C003)', async () => {
     await holder.stopped();
-    const next = await successor.acquire('k', { waitMs: 30_000 });
+    const next = await successor.acquire('k', { waitMs: 60_000 });
     const answer = await holder.answer();
     expect(answer).toMatchObject({ firstRead: 'LEASE_LOST', section: 'LEASE_LOST' });
     expect(next.token).toBeGreaterThan(answer.token);

@@ -8,7 +8,7 @@ export class ScriptTexts {
   readonly #texts = new Map<string, string>();
 
   keep(text: string): void {
-    this.#texts.set(createHash('sha1').update(text).digest('hex'), text);
+    this.#texts.set(digestOf(text), text);
   }
 
   of(sha1: string): string {
@@ -16,6 +16,15 @@ export class ScriptTexts {
     if (text === undefined) throw new Error('NOSCRIPT No matching script. Please use EVAL.');
     return text;
   }
+}
+
+const digests = new Map<string, string>();
+
+/** As the server knows the text. */
+export function digestOf(text: string): string {
+  const known = digests.get(text) ?? createHash('sha1').update(text).digest('hex');
+  digests.set(text, known);
+  return known;
 }
 
 export type ScriptName = 'grant' | 'raise' | 'renew' | 'release' | 'look' | 'admit';

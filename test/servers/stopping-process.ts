@@ -2,7 +2,7 @@ import { execFileSync, spawn, type ChildProcess } from 'node:child_process';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 
-const HOOKS = join(__dirname, '..', 'conformance', 'typescript-hooks.mjs');
+const RUNNER = join(__dirname, '..', 'conformance', 'run-typescript.mjs');
 
 /** A process that stops itself, and prints its answer as JSON at its end. */
 export interface StoppingProcess<Answer> {
@@ -15,7 +15,7 @@ export interface StoppingProcess<Answer> {
 
 /** Runs a TypeScript file, which finds `order` as JSON in its first argument. */
 export function startStopping<Answer>(script: string, order: object): StoppingProcess<Answer> {
-  const child = spawn(process.execPath, ['--import', HOOKS, script, JSON.stringify(order)], {
+  const child = spawn(process.execPath, [RUNNER, script, JSON.stringify(order)], {
     stdio: ['ignore', 'pipe', 'pipe'],
   });
   let said = '';
