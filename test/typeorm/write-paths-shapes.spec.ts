@@ -62,8 +62,8 @@ describeOnEachDatabase('Entities of every shape are written under their lock alo
         await (await owners.hold(successor, shape.key(row))).release();
         const refused = /^(?:FENCED_OUT|UNFENCED_WRITE|LOCK_NOT_HELD|LOCK_CONFIG_INVALID)$/;
 
+        const before = await table();
         const expectRefused = async (code: RegExp, by: () => Promise<unknown>): Promise<void> => {
-          const before = await table();
           await expect(by()).rejects.toMatchObject({ code: expect.stringMatching(code) as string });
           expect(await table()).toEqual(before);
         };
@@ -78,7 +78,6 @@ describeOnEachDatabase('Entities of every shape are written under their lock alo
         await stale.release();
 
         const held = await owners.hold(owner, shape.key(row));
-        const before = await table();
         await held.run(attempt);
         expect(await table()).not.toEqual(before);
         await held.release();
