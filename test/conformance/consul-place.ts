@@ -67,6 +67,18 @@ export class ConsulPlace {
     await work(service, acquired).finally(() => service.close(0));
   }
 
+  /** Changes a key again and again, until it is told to stop. */
+  keepWriting(key: string): () => Promise<void> {
+    let writing = true;
+    const stop = (): void => void (writing = false);
+    const written = (async () => {
+      while (writing)
+        await this.server.ask('PUT', `kv/${key}`, String(performance.now())).then(() => pause(25));
+    })();
+    this.#ends.push(() => Promise.resolve(stop()));
+    return () => (stop(), written);
+  }
+
   /** Gives back what {@link claim} has taken, or another one. */
   release(store: LockStore, taken: Claim = claim): Promise<string> {
     return store.release({ ...taken, keepForMs: 0 }, PATIENCE_MS);

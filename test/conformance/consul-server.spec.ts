@@ -162,6 +162,19 @@ describeWithServers(['consul'], 'the Consul store on its server', () => {
     },
   );
 
+  it('neither overwrites nor locks what was put at its key after it had looked', async () => {
+    const proxy = await place.proxied();
+    const slow = place.storeAt({ url: proxy.url });
+    proxy.delayFrom(2, 400); // the transaction that makes the key
+    const refusal = expect(slow.tryAcquire(claim, PATIENCE_MS)).rejects.toThrow(/is not usable/);
+    while (proxy.commands.length < 3) await pause(5);
+    proxy.delayFrom(Infinity, 0);
+    await place.server.ask('PUT', `kv/${NAME}`, 'x');
+    await refusal;
+    expect(await place.server.ask('GET', `kv/${NAME}`)).toMatchObject([{ Value: base64('x'), LockIndex: 0 }]);
+    expect(await place.sessions()).toEqual([]);
+  });
+
   it('refuses offsets that would leave the safe integers (C114)', async () => {
     const high = place.storeAt({ tokenOffset: Number.MAX_SAFE_INTEGER });
     await expect(high.tryAcquire(claim, PATIENCE_MS)).rejects.toThrow(/lower tokenOffset/);
