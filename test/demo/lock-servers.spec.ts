@@ -48,7 +48,7 @@ async function redlock(): Promise<Started> {
 }
 
 async function etcd(): Promise<Started> {
-  const server = await startEtcd();
+  const server = await startEtcd({ electionMs: 1_000 }); // as etcd itself has it: no lease is shorter than two seconds
   return { store: `etcd:${server.url}`, stop: () => server.stop() };
 }
 
