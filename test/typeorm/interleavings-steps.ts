@@ -1,3 +1,5 @@
+import { setImmediate as tick, setTimeout as sleep } from 'node:timers/promises';
+
 import type { DataSource, EntityManager } from 'typeorm';
 
 import type { Lease } from 'nestjs-distributed-lock';
@@ -26,6 +28,8 @@ export interface Played {
   readonly failures: readonly string[];
 }
 
+/** Most steps are done by then, and nobody has to ask the database whether they wait. */
+const LOOK_EVERY_MS = 4;
 /** A synchronous driver has done by then whatever it can do. */
 const SYNCHRONOUS_TURNS = 20;
 const STEPS_EACH = 4; // acquire, read, write, commit
@@ -105,10 +109,10 @@ export class Stage {
   /** Until the step is done, or all whose steps are not done wait in the database. */
   async #step(player: Player, all: readonly Player[]): Promise<void> {
     let done = false;
-    void player.step().then(() => (done = true));
+    const finishing = player.step().then(() => (done = true));
     let turns = 0;
     do {
-      await new Promise((resolve) => setImmediate(resolve));
+      await (this.waiting ? Promise.race([finishing, sleep(LOOK_EVERY_MS)]) : tick());
       turns += 1;
     } while (!done && !(await this.#areStuck(all, turns)));
   }
