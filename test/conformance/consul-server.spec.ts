@@ -95,6 +95,21 @@ describeWithServers(['consul'], 'the Consul store on its server', () => {
     expect(await place.keys()).toEqual([]);
   });
 
+  it('tells a holder at its next renewal that its session was ended by hand, and takes nothing back (C005)', async () => {
+    await place.withService({}, async (service) => {
+      const lease = await service.acquire('k', { ttlMs: 1_500 });
+      const [session] = await place.sessions();
+      await place.server.ask('PUT', `session/destroy/${session?.ID}`);
+      await eventually(() => expect(lease.signal.aborted).toBe(true));
+      expect(() => lease.assertHeld()).toThrow(
+        expect.objectContaining({ code: 'LEASE_LOST', reason: 'taken-over' }),
+      );
+      await lease.release();
+    });
+    expect(await place.keys()).toEqual([]);
+    expect(await place.sessions()).toEqual([]);
+  });
+
   it('keeps its token, and one session, when another ttl moves the lock to another session', async () => {
     const granted = await place.store.tryAcquire(claim, PATIENCE_MS);
     const [first] = await place.sessions();

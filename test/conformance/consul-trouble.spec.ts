@@ -80,7 +80,7 @@ describeWithServers(['consul'], 'Consul in trouble', () => {
 
   it('loses no increment of four processes when it is killed and comes back with its data, and none of them ends badly', async () => {
     const server = await started();
-    const counting = startCounting({ place: `consul:${server.url}` }, { callers: 3, increments: 8 });
+    const counting = startCounting({ place: `consul:${server.url}` }, { callers: 3, increments: 5 });
     ends.push(() => Promise.resolve(counting.remove()));
     let ended = false;
     const watched = counting.ended.finally(() => (ended = true));
