@@ -5,7 +5,7 @@ import type { DataSource } from 'typeorm';
 import { type Claim, type KeyWatch, LockConfigInvalidError } from '../../core/index.js';
 import { rowsOf, postgresTable } from '../lease-table/index.js';
 import type { LockSession, Look, SessionLocks } from '../session-lock/index.js';
-import { FreeKeys } from './free-keys.js';
+import { FreeKeys } from '../release-notices/index.js';
 
 const CHANNEL = 'nestjs_distributed_lock';
 /** By this, and by its role, a session that may be ended is told from others that ask for the same number. */

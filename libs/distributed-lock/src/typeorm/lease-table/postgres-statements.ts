@@ -1,3 +1,4 @@
+import { noticeName, noticeOfRelease } from '../release-notices/index.js';
 import { busyFor, grantName, grantOf, rowsOf, type LeaseStatements } from './lease-statements.js';
 
 /** Never now(): that is the time at which a transaction began, which may be long ago. */
@@ -44,7 +45,8 @@ export function postgresStatements(table: string): LeaseStatements {
       return new Set(rows.map((row) => grantName(row['owner_id'], row['key'])));
     },
     async release(session, { key, ownerId, keepForMs }) {
-      const rows = await rowsOf(session, releaseStatement(table), [key, ownerId, keepForMs]);
+      const parameters = [key, ownerId, keepForMs, noticeName(table, key)];
+      const rows = await rowsOf(session, releaseStatement(table), parameters);
       return rows.length === 1;
     },
   };
@@ -93,7 +95,7 @@ function releaseStatement(table: string): string {
       WHERE key = $1::text AND owner_id = $2::text AND expires_at > ${NOW}
       RETURNING key
     )
-    SELECT key FROM released`;
+    SELECT key, ${noticeOfRelease(table, '$4::text')} FROM released`;
 }
 
 function after(durationMs: string): string {

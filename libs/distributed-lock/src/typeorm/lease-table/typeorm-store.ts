@@ -7,14 +7,16 @@ import {
   type Claim,
   type Grant,
   type LockStore,
+  type KeyWatch,
   type ReleaseAnswer,
   type ReleaseRequest,
   type RenewalAnswer,
 } from '../../core/index.js';
 import { type Dialect, dialectOf, driverCode, retryTransient, storedKey } from '../sql/index.js';
+import { PostgresListener } from '../release-notices/index.js';
 import { inOwnSession, openOwnConnection, requireSharedDatabase } from '../connection/index.js';
 import { grantName, type LeaseStatements, type Session } from './lease-statements.js';
-import { DEFAULT_LEASE_TABLE, leaseStatements } from './lease-table.js';
+import { DEFAULT_LEASE_TABLE, leaseStatements, postgresTable } from './lease-table.js';
 
 export interface TypeOrmStoreOptions {
   /** Says where the database is. It is neither used nor closed, and need not be initialised. */
@@ -56,7 +58,10 @@ class TypeOrmStore implements LockStore {
   readonly kind: Dialect;
   readonly minTtlMs = MIN_TTL_MS;
   readonly keepsReleasedKeys = true;
+  /** PostgreSQL alone can tell. */
+  readonly watch?: (key: string, wake: () => void) => KeyWatch;
   readonly #statements: LeaseStatements;
+  readonly #listener: PostgresListener | undefined;
   #own: Promise<DataSource> | undefined;
   #closed = false;
 
@@ -67,6 +72,10 @@ class TypeOrmStore implements LockStore {
   ) {
     this.kind = dialectOf(dataSource);
     this.#statements = leaseStatements(dataSource, table);
+    if (this.kind !== 'postgres') return;
+    const listener = new PostgresListener(dataSource, postgresTable(dataSource, table));
+    this.watch = (key, wake) => listener.watch(storedKey(key), wake);
+    this.#listener = listener;
   }
 
   async open(): Promise<void> {
@@ -100,6 +109,7 @@ class TypeOrmStore implements LockStore {
 
   async close(): Promise<void> {
     this.#closed = true;
+    this.#listener?.close();
     const own = await this.#own?.catch(() => undefined); // it never opened
     this.#own = undefined;
     if (own?.isInitialized) await own.destroy();

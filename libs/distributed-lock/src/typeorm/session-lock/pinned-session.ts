@@ -1,7 +1,8 @@
 import type { DataSource, QueryRunner } from 'typeorm';
 
+import { cut, type ServerConnection } from '../connection/index.js';
 import { HeldLocks } from './held-locks.js';
-import type { Connection, LockSession } from './session-locks.js';
+import type { LockSession } from './session-locks.js';
 
 /** Dropping the connection costs more than waiting for a server that is only slow. */
 const SHORTEST_PATIENCE_MS = 1_000;
@@ -15,7 +16,7 @@ export class PinnedSession implements LockSession {
   private constructor(
     private readonly own: DataSource,
     private readonly runner: QueryRunner,
-    readonly connection: Connection,
+    readonly connection: ServerConnection,
     onLeaseExpired: LeaseExpired,
   ) {
     this.held = new HeldLocks((name, grant) => onLeaseExpired(this, name, grant));
@@ -25,7 +26,7 @@ export class PinnedSession implements LockSession {
   /** @param own has room for one connection, and ends with it */
   static async on(own: DataSource, onLeaseExpired: LeaseExpired): Promise<PinnedSession> {
     const runner = own.createQueryRunner('master');
-    return new PinnedSession(own, runner, (await runner.connect()) as Connection, onLeaseExpired);
+    return new PinnedSession(own, runner, (await runner.connect()) as ServerConnection, onLeaseExpired);
   }
 
   get ended(): boolean {
@@ -77,10 +78,3 @@ export class PinnedSession implements LockSession {
 
 /** Nobody renewed the lease that a lock is had for. */
 export type LeaseExpired = (session: PinnedSession, name: string, grant: string) => void;
-
-/** No goodbye: a server that does not read would never take it, and keep the locks for as long. */
-function cut(connection: Connection): void {
-  const { connection: inner, stream = inner?.stream } = connection;
-  if (stream) stream.destroy();
-  else connection.destroy?.();
-}

@@ -1,22 +1,10 @@
 import type { Claim, KeyWatch } from '../../core/index.js';
+import type { ServerConnection } from '../connection/index.js';
 import type { Session } from '../lease-table/index.js';
-
-interface Stream {
-  destroy(): void;
-  setTimeout(timeoutMs: number): void;
-}
-
-/** What the drivers have in common. `pg` keeps its socket one level deeper than `mysql2`. */
-export interface Connection {
-  readonly stream?: Stream;
-  readonly connection?: { readonly stream?: Stream };
-  on(event: string, listener: (told: never) => void): unknown;
-  destroy?(): void;
-}
 
 /** The connection that has the locks, as the dialects use it. */
 export interface LockSession extends Session {
-  readonly connection: Connection;
+  readonly connection: ServerConnection;
   readonly ended: boolean;
 }
 

@@ -5,6 +5,10 @@ export class FreeKeys {
   readonly #waiting = new Map<string, Set<() => void>>();
   #hears: () => boolean = () => false;
 
+  get awaited(): boolean {
+    return this.#waiting.size > 0;
+  }
+
   /** A connection listens from now on. What became free before was not told, so everybody looks. */
   hear(hears: () => boolean): void {
     this.#hears = hears;

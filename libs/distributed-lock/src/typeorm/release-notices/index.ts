@@ -1,0 +1,2 @@
+export { FreeKeys } from './free-keys.js';
+export { noticeName, noticeOfRelease, PostgresListener } from './postgres-listener.js';

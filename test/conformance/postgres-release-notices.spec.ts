@@ -1,0 +1,180 @@
+import { LockService, type LockStore } from 'nestjs-distributed-lock';
+import { createLockTables, typeormStore } from 'nestjs-distributed-lock/typeorm';
+import { DataSource } from 'typeorm';
+
+import { describeWithServers, startPostgres, type PostgresServer } from '../servers/index.js';
+import { processNumberOfPostgres, startPooler } from './pooler.js';
+
+const PATIENCE_MS = 20_000;
+const CHANNEL = 'nestjs_distributed_lock_lease';
+const ROUNDS = 200;
+const AT_ONCE = 8;
+const claim = { key: 'invoice:1', ownerId: 'a', ttlMs: 60_000 };
+
+describeWithServers(['postgres'], 'releases of the lease table in PostgreSQL', () => {
+  let server: PostgresServer;
+  let raw: DataSource;
+  const stores: LockStore[] = [];
+
+  beforeAll(async () => {
+    server = await startPostgres();
+    raw = await new DataSource({ type: 'postgres', url: server.url, poolSize: 3 }).initialize();
+    await createLockTables(raw);
+  });
+  afterEach(async () => {
+    await Promise.all(stores.splice(0).map((store) => store.close()));
+    await until('the connections of closed stores end', async () => (await listeners()).length === 0);
+    await raw.query('TRUNCATE lock_lease');
+  });
+  afterAll(async () => {
+    await raw.destroy();
+    await server.stop();
+  });
+
+  it('wake who waits in other processes, once heard, and nobody who waits for another key', async () => {
+    const holder = storeAt(server.port);
+    await holder.tryAcquire(claim, PATIENCE_MS);
+    const [same, other] = [watchOf(storeAt(server.port), claim.key), watchOf(storeAt(server.port), 'k')];
+    await until('both listen', () => same.hears && other.hears);
+    const [before, ofOther] = [same.wakes, other.wakes];
+    await release(holder);
+    await until('the release is heard', () => same.wakes > before);
+    expect(other.wakes).toBe(ofOther);
+  });
+
+  it('send nothing while nobody waits, since notices of all transactions queue up behind each other', async () => {
+    const outside = raw.createQueryRunner();
+    const heard: unknown[] = [];
+    const connection = (await outside.connect()) as {
+      on(event: string, listener: (n: unknown) => void): void;
+    };
+    connection.on('notification', (notice) => heard.push(notice));
+    await outside.query(`LISTEN ${CHANNEL}`);
+    const holder = storeAt(server.port);
+    for (let i = 0; i < 20; i += 1) {
+      await holder.tryAcquire(claim, PATIENCE_MS);
+      await release(holder);
+    }
+    await outside.query('SELECT 1'); // notices come before answers
+    expect(heard).toEqual([]);
+    await holder.tryAcquire(claim, PATIENCE_MS);
+    const watch = watchOf(storeAt(server.port), claim.key);
+    await until('somebody waits', () => watch.hears);
+    await release(holder);
+    await until('it is told', async () => (await outside.query('SELECT 1')) && heard.length > 0);
+    await outside.query('UNLISTEN *');
+    await outside.release();
+  });
+
+  it(`are not missed by who begins to wait at that moment, in ${ROUNDS} rounds`, async () => {
+    const holder = storeAt(server.port);
+    const missed: number[] = [];
+    const round = async (nr: number): Promise<void> => {
+      const waiter = storeAt(server.port);
+      const mine = { ...claim, key: `round:${nr}` };
+      await holder.tryAcquire(mine, PATIENCE_MS);
+      const granted = grantedByWakes(waiter, { ...mine, ownerId: 'b' });
+      await new Promise((resolve) => setTimeout(resolve, (nr % 20) * 3));
+      await release(holder, mine.key);
+      if (!(await granted)) missed.push(nr);
+      await waiter.close();
+    };
+    for (let nr = 0; nr < ROUNDS; nr += AT_ONCE)
+      await Promise.all(Array.from({ length: AT_ONCE }, (_, i) => round(nr + i)));
+    expect(missed).toEqual([]);
+  });
+
+  it('are heard again when the connection that listens was ended', async () => {
+    const holder = storeAt(server.port);
+    await holder.tryAcquire(claim, PATIENCE_MS);
+    const watch = watchOf(storeAt(server.port), claim.key);
+    await until('it listens', () => watch.hears);
+    const [pid] = await listeners();
+    await raw.query('SELECT pg_terminate_backend($1)', [pid]);
+    await until('another listens', async () => watch.hears && (await listeners())[0] !== pid);
+    const before = watch.wakes;
+    await release(holder);
+    await until('the release is heard', () => watch.wakes > before);
+  });
+
+  it('are not listened for through a pooler, which would keep the lock of who listens: the core asks in short intervals', async () => {
+    const pooler = await startPooler(server.port, processNumberOfPostgres);
+    const [holder, behind] = [storeAt(server.port), storeAt(pooler.port)];
+    const service = new LockService({ stores: { default: behind } });
+    await holder.tryAcquire(claim, PATIENCE_MS);
+    const watch = watchOf(behind, claim.key);
+    const waiting = service.acquire(claim.key, { waitMs: PATIENCE_MS });
+    for (let i = 0; i < 20; i += 1) {
+      await new Promise((resolve) => setTimeout(resolve, 50)); // in less it listens without a pooler
+      expect([watch.hears, await listeners()]).toEqual([false, []]);
+    }
+    await release(holder);
+    await (await waiting).release();
+    watch.stop();
+    await service.close();
+    await pooler.stop();
+  });
+
+  function storeAt(port: number): LockStore {
+    const url = `postgres://postgres@127.0.0.1:${port}/postgres`;
+    const poolErrorHandler = (): void => undefined; // sessions are ended
+    const store = typeormStore({ dataSource: new DataSource({ type: 'postgres', url, poolErrorHandler }) });
+    stores.push(store);
+    return store;
+  }
+
+  /** Processes of the server that have the lock of those who listen. */
+  async function listeners(): Promise<number[]> {
+    const sql = `SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND granted ORDER BY pid`;
+    return (await raw.query<{ pid: number }[]>(sql)).map(({ pid }) => pid);
+  }
+});
+
+async function release(store: LockStore, key = claim.key): Promise<void> {
+  expect(await store.release({ key, ownerId: claim.ownerId, keepForMs: 0 }, PATIENCE_MS)).toBe('released');
+}
+
+interface CountedWatch {
+  readonly hears: boolean;
+  readonly wakes: number;
+  stop(): void;
+}
+
+function watchOf(store: LockStore, key: string): CountedWatch {
+  let wakes = 0;
+  const watch = store.watch?.(key, () => (wakes += 1));
+  if (!watch) throw new Error('this store cannot tell');
+  return {
+    get hears() {
+      return watch.hears;
+    },
+    get wakes() {
+      return wakes;
+    },
+    stop: () => watch.stop(),
+  };
+}
+
+/** Tries when it is woken, and at no other time; false when that was in vain for too long. */
+function grantedByWakes(store: LockStore, mine: typeof claim): Promise<boolean> {
+  return new Promise((resolve) => {
+    const limit = setTimeout(() => resolve(false), PATIENCE_MS);
+    const watch = store.watch?.(mine.key, () => {
+      const granted = ({ kind }: { readonly kind: string }): void => {
+        if (kind !== 'granted') return;
+        clearTimeout(limit);
+        watch?.stop();
+        resolve(true);
+      };
+      store.tryAcquire(mine, PATIENCE_MS).then(granted, () => undefined); // a second one, when the store closes
+    });
+  });
+}
+
+async function until(what: string, condition: () => boolean | Promise<boolean>): Promise<void> {
+  const endsAtMs = performance.now() + PATIENCE_MS;
+  while (!(await condition())) {
+    if (performance.now() > endsAtMs) throw new Error(`it never came true that ${what}`);
+    await new Promise((resolve) => setTimeout(resolve, 10));
+  }
+}
