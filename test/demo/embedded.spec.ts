@@ -108,8 +108,10 @@ describe('the demo on embedded SQLite', () => {
         await run.underWay();
         const children = descendants(run.pid);
         expect(children.length).toBeGreaterThanOrEqual(5);
+        const signalledAtMs = performance.now();
         run.signal('SIGINT');
         expect(await run.exited()).toBe(130);
+        expect(performance.now() - signalledAtMs).toBeLessThan(25_000); // less than any time that a run waits for
         expect(anyRuns(children)).toBe(false);
         expect(run.litter).toEqual([]);
         expect(run.stdout).toBe('');

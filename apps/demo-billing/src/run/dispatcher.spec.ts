@@ -79,6 +79,13 @@ describe('the dispatcher', () => {
     expect(journal.settledInvoices).toBe(3);
   });
 
+  it('hands out nothing and leaves no timer once it was stopped, whatever workers still say', () => {
+    dispatch(['a', 'b', 'c'], new Map(), 2);
+    dispatcher.stop();
+    settles(holding('a'));
+    expect(jest.getTimerCount()).toBe(0);
+  });
+
   it('wakes a paused worker after its time, and has let another one take over meanwhile', async () => {
     dispatch(['a'], new Map([['a', PAUSE]]));
     const paused = holding('a');

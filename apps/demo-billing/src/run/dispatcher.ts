@@ -24,6 +24,7 @@ export class Dispatcher {
   readonly #wakeUps = new Set<NodeJS.Timeout>();
   readonly #patience = new Map<WorkerProcess, NodeJS.Timeout>();
   #onFinished: (() => void) | undefined;
+  #stopped = false;
 
   constructor(
     private readonly pool: Pick<WorkerPool, 'size' | 'ready' | 'missing'>,
@@ -43,13 +44,16 @@ export class Dispatcher {
     });
   }
 
+  /** What is said from now on is heard by nobody, and starts nothing. */
   stop(): void {
+    this.#stopped = true;
     this.#onFinished = undefined;
     this.#queue.stop();
     for (const timer of [...this.#wakeUps, ...this.#patience.values()]) clearTimeout(timer);
   }
 
   said(worker: WorkerProcess, message: FromWorker): void {
+    if (this.#stopped) return;
     switch (message.kind) {
       case 'ready':
         return this.#dispatch();
@@ -70,6 +74,7 @@ export class Dispatcher {
   }
 
   died(worker: WorkerProcess): void {
+    if (this.#stopped) return;
     this.#forget(worker);
     if (worker.delivery) this.#queue.workerDied(worker.delivery.deliveryId);
   }
