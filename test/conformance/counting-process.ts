@@ -30,7 +30,7 @@ async function count(order: CountingOrder): Promise<void> {
   writeFileSync(`${order.startFile}.${process.pid}`, '');
   while (!existsSync(order.startFile)) await sleep(5);
   const increment = (): Promise<void> =>
-    service.withLock('counter', { ttlMs: 20_000, waitMs: 300_000 }, async ({ token }) => {
+    service.withLock('counter', { ttlMs: 15_000, waitMs: 300_000 }, async ({ token }) => {
       const enteredAtNs = String(process.hrtime.bigint());
       const read = Number(readFileSync(order.counterFile, 'utf8'));
       await sleep(1);

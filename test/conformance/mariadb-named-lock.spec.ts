@@ -5,13 +5,16 @@ import { namedLock, pause } from '../faults/session-lock-kinds.js';
 import { describeWithServers, startMariaDb, type MariaDbServer } from '../servers/index.js';
 import { itConforms } from './run-conformance.js';
 
+/** Cases run beside each other, and each store keeps a connection. */
+const POOL_SIZE = 40;
+
 describeWithServers(['mariadb'], 'the named locks of MariaDB', () => {
   let server: MariaDbServer;
   let dataSource: DataSource;
 
   beforeAll(async () => {
     server = await startMariaDb();
-    dataSource = new DataSource({ type: 'mariadb', url: server.url });
+    dataSource = new DataSource({ type: 'mariadb', url: server.url, poolSize: POOL_SIZE });
     await createLockTables(dataSource);
     await dataSource.initialize();
   });

@@ -1,8 +1,13 @@
+import { createHash } from 'node:crypto';
+
 import { createLockTables, postgresAdvisoryStore } from 'nestjs-distributed-lock/typeorm';
 import { DataSource } from 'typeorm';
 
 import { describeWithServers, startPostgres, type PostgresServer } from '../servers/index.js';
 import { itConforms } from './run-conformance.js';
+
+/** Cases run beside each other, and each store keeps a connection. */
+const POOL_SIZE = 40;
 
 const setups = [
   { title: 'read committed', options: '' },
@@ -21,6 +26,7 @@ describeWithServers(['postgres'], 'the advisory locks of PostgreSQL', () => {
         type: 'postgres',
         url: server.url,
         extra: { options },
+        poolSize: POOL_SIZE,
         poolErrorHandler,
       });
       await createLockTables(dataSource);
@@ -41,7 +47,9 @@ describeWithServers(['postgres'], 'the advisory locks of PostgreSQL', () => {
       evict: async (key) => {
         const sql = `UPDATE lock_lease SET owner_id = NULL, expires_at = '-infinity' WHERE key = $1`;
         await dataSource.query(sql, [key]);
-        await dataSource.query(`SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory'`);
+        const end = `SELECT pg_terminate_backend(pid) FROM pg_locks
+          WHERE locktype = 'advisory' AND ((classid::bigint << 32) | objid::bigint) = $1`;
+        await dataSource.query(end, [advisoryLock(key)]);
       },
       restart: async () => {
         await server.kill();
@@ -57,3 +65,9 @@ describeWithServers(['postgres'], 'the advisory locks of PostgreSQL', () => {
     }));
   });
 });
+
+/** What the store locks in the database for this key. */
+function advisoryLock(key: string): string {
+  const text = `nestjs-distributed-lock lease:"lock_lease":${key}`;
+  return createHash('sha256').update(text).digest().readBigInt64BE().toString();
+}

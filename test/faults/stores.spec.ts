@@ -1,3 +1,5 @@
+import { randomUUID } from 'node:crypto';
+
 import { Redis } from 'ioredis';
 import { LockService, type LockEvent, type LockStore } from 'nestjs-distributed-lock';
 import { consulStore } from 'nestjs-distributed-lock/consul';
@@ -7,6 +9,7 @@ import { createLockTables, typeormStore } from 'nestjs-distributed-lock/typeorm'
 import { zookeeperStore } from 'nestjs-distributed-lock/zookeeper';
 import { DataSource } from 'typeorm';
 
+import { itRunsBeside } from '../conformance/beside.js';
 import {
   describeWithServers,
   startConsul,
@@ -18,6 +21,7 @@ import {
   type TcpProxy,
   type TestServer,
 } from '../servers/index.js';
+import { Lateness } from './lateness.js';
 
 /** A kind of server, and how a store reaches it on a port of this machine. */
 interface Kind {
@@ -60,106 +64,136 @@ const kinds: readonly Kind[] = [
   },
 ];
 
-describe.each(kinds)('the network between a process and its $kind', ({ kind, start, storeAt }) => {
-  describeWithServers([kind], 'may fail', () => {
-    let server: TestServer;
-    let proxy: TcpProxy;
-    /** Behind the proxy. */
-    let service: LockService;
-    let events: LockEvent[];
-    /** Another process, with a way of its own. */
-    let other: LockService;
+/** What one test has of its own, so that it can run beside the others. */
+interface Bench {
+  readonly proxy: TcpProxy;
+  /** Behind the proxy. */
+  readonly service: LockService;
+  readonly events: LockEvent[];
+  /** Another process, with a way of its own. */
+  readonly other: LockService;
+  readonly key: string;
+  readonly lateness: Lateness;
+}
 
-    beforeAll(async () => void (server = await start()));
-    afterAll(() => server.stop());
-    beforeEach(async () => {
-      proxy = await startProxy(server.port);
-      service = new LockService({ stores: { default: storeAt(proxy.port) } });
-      events = [];
-      service.events.subscribe((event) => events.push(event));
-      other = new LockService({ stores: { default: storeAt(server.port) } });
-      await other.open();
-    });
-    afterEach(async () => {
+type Test = readonly [name: string, run: (bench: Bench) => Promise<void>];
+
+const tests: readonly Test[] = [
+  ...['before it ever connected', 'after it had connected'].map((when): Test => [
+    `answers STORE_UNAVAILABLE when the time is over if everything is swallowed ${when} (C044)`,
+    async ({ proxy, service, key, lateness }) => {
+      if (when === 'after it had connected') await service.open();
+      proxy.freeze();
+      const sentAtMs = performance.now();
+      const refusal = await service.acquire(key, { waitMs: 500 }).catch((error: unknown) => error);
+      expect(refusal).toMatchObject({ code: 'STORE_UNAVAILABLE', outcome: 'not-started' });
+      expectBetween(performance.now() - sentAtMs, 400, 1_000 + lateness.worstMs);
       await proxy.heal();
-      await Promise.all([service.close(0), other.close(0)]);
-      await proxy.stop();
-    });
-
-    it.each(['before it ever connected', 'after it had connected'])(
-      'answers STORE_UNAVAILABLE when the time is over if everything is swallowed %s (C044)',
-      async (when) => {
-        if (when === 'after it had connected') await service.open();
-        proxy.freeze();
-        const sentAtMs = performance.now();
-        const refusal = await service.acquire('k', { waitMs: 500 }).catch((error: unknown) => error);
-        expect(refusal).toMatchObject({ code: 'STORE_UNAVAILABLE', outcome: 'not-started' });
-        expectBetween(performance.now() - sentAtMs, 400, 1_000);
-        await proxy.heal();
-        proxy.thaw();
-        await (await service.acquire('k', { waitMs: 10_000 })).release();
-      },
-    );
-
-    it('goes on by itself when the network comes back, after nothing came through for two seconds', async () => {
+      proxy.thaw();
+      await (await service.acquire(key, { waitMs: 30_000 })).release();
+    },
+  ]),
+  [
+    'goes on by itself when the network comes back, after nothing came through for two seconds',
+    async ({ proxy, service, key }) => {
       await service.open();
       proxy.freeze();
-      const waiting = Array.from({ length: 10 }, (_, i) => service.acquire(`k${i}`, { waitMs: 15_000 }));
+      const waiting = Array.from({ length: 10 }, (_, i) => service.acquire(`${key}${i}`, { waitMs: 30_000 }));
       await pause(2_000);
       proxy.thaw();
       for (const lease of await Promise.all(waiting)) await lease.release();
-    });
-
-    it('ends a release that nobody answers within a third of the ttl (C044)', async () => {
-      const lease = await service.acquire('k', { ttlMs: TTL_MS });
+    },
+  ],
+  [
+    'ends a release that nobody answers within a third of the ttl (C044)',
+    async ({ proxy, service, key, lateness }) => {
+      const lease = await service.acquire(key, { ttlMs: TTL_MS });
       proxy.freeze();
       const sentAtMs = performance.now();
       const refusal = await lease.release().catch((error: unknown) => error);
       expect(refusal).toMatchObject({ code: 'STORE_UNAVAILABLE', outcome: 'committed' });
-      expectBetween(performance.now() - sentAtMs, TTL_MS / 3 - 50, TTL_MS / 3 + 500);
-    });
-
-    it('takes a lock although the answer to the first try was lost, and leaves no grant behind', async () => {
+      expectBetween(performance.now() - sentAtMs, TTL_MS / 3 - 50, TTL_MS / 3 + 500 + lateness.worstMs);
+    },
+  ],
+  [
+    'takes a lock although the answer to the first try was lost, and leaves no grant behind',
+    async ({ proxy, service, other, events, key }) => {
       await service.open();
       proxy.dropReplies(1);
-      const lease = await service.acquire('k', { ttlMs: TTL_MS, waitMs: 15_000 });
+      const lease = await service.acquire(key, { ttlMs: TTL_MS, waitMs: 30_000 });
       expect(typesOf(events)).toContain('acquire-unanswered');
-      expect(await other.tryAcquire('k')).toBeNull();
+      expect(await other.tryAcquire(key)).toBeNull();
       expect(await lease.release()).toBe('released');
-      await (await other.acquire('k', { waitMs: 1_000 })).release();
-    });
-
-    it('keeps a lease although the answer to a renewal was lost', async () => {
-      const lease = await service.acquire('k', { ttlMs: TTL_MS });
+      await (await other.acquire(key, { waitMs: 1_000 })).release();
+    },
+  ],
+  [
+    'keeps a lease although the answer to a renewal was lost',
+    async ({ proxy, service, other, events, key }) => {
+      const lease = await service.acquire(key, { ttlMs: TTL_MS });
       proxy.dropReplies(1);
       await pause(TTL_MS * 1.5);
       expect(typesOf(events)).toContain('renewal-unanswered');
       lease.assertHeld();
-      expect(await other.tryAcquire('k')).toBeNull();
+      expect(await other.tryAcquire(key)).toBeNull();
       expect(await lease.release()).toBe('released');
-    });
-
-    it('has freed the key although the answer to the release was lost', async () => {
-      const lease = await service.acquire('k', { ttlMs: TTL_MS });
+    },
+  ],
+  [
+    'has freed the key although the answer to the release was lost',
+    async ({ proxy, service, other, key }) => {
+      const lease = await service.acquire(key, { ttlMs: TTL_MS });
       proxy.dropReplies(1);
       await expect(lease.release()).rejects.toMatchObject({ code: 'STORE_UNAVAILABLE' });
-      const next = await other.acquire('k', { waitMs: 200 });
+      const next = await other.acquire(key, { waitMs: 1_000 });
       await pause(500); // the release is sent again meanwhile, and must not free the successor
       next.assertHeld();
-      expect(await service.tryAcquire('k')).toBeNull();
+      expect(await service.tryAcquire(key)).toBeNull();
       expect(await next.release()).toBe('released');
-    });
-
-    it('tells the holder of a lease in time that nothing is known of it any more, and lets the next one in', async () => {
-      const work = service.withLock('k', { ttlMs: 1_000 }, async (lease) => {
+    },
+  ],
+  [
+    'tells the holder of a lease in time that nothing is known of it any more, and lets the next one in',
+    async ({ proxy, service, other, key, lateness }) => {
+      const work = service.withLock(key, { ttlMs: 1_000 }, async (lease) => {
         proxy.freeze();
         const endsAtMs = performance.now() + lease.remainingMs;
         await new Promise((resolve) => lease.signal.addEventListener('abort', resolve));
-        expectBetween(performance.now() - endsAtMs, -20, 250);
+        expectBetween(performance.now() - endsAtMs, -20, 250 + lateness.worstMs);
       });
       await expect(work).rejects.toMatchObject({ code: 'LEASE_LOST', reason: 'expired' });
-      await (await other.acquire('k', { waitMs: 2_000 })).release();
-    });
+      await (await other.acquire(key, { waitMs: 30_000 })).release();
+    },
+  ],
+];
+
+describe.each(kinds)('the network between a process and its $kind', ({ kind, start, storeAt }) => {
+  describeWithServers([kind], 'may fail', () => {
+    let server: TestServer;
+
+    beforeAll(async () => void (server = await start()));
+    afterAll(() => server.stop());
+
+    async function onBench(run: Test[1]): Promise<void> {
+      const proxy = await startProxy(server.port);
+      const service = new LockService({ stores: { default: storeAt(proxy.port) } });
+      const other = new LockService({ stores: { default: storeAt(server.port) } });
+      const events: LockEvent[] = [];
+      service.events.subscribe((event) => events.push(event));
+      await other.open();
+      const lateness = new Lateness();
+      try {
+        await run({ proxy, service, other, events, key: randomUUID(), lateness });
+      } finally {
+        lateness.end();
+        await proxy.heal();
+        await Promise.all([service.close(0), other.close(0)]);
+        await proxy.stop();
+      }
+    }
+
+    const cases = tests.map(([name, run]) => ({ name, run: () => onBench(run) }));
+    itRunsBeside(cases, { limitMs: 120_000, together: tests.length });
   });
 });
 
@@ -172,9 +206,11 @@ describeWithServers(['redis'], "an application's own ioredis client with its def
     const service = new LockService({ stores: { default: redisStore({ client }) } });
     await service.open();
     proxy.freeze();
+    const lateness = new Lateness();
     const sentAtMs = performance.now();
     await expect(service.acquire('k', { waitMs: 500 })).rejects.toMatchObject({ code: 'STORE_UNAVAILABLE' });
-    expectBetween(performance.now() - sentAtMs, 400, 1_000);
+    expectBetween(performance.now() - sentAtMs, 400, 1_000 + lateness.worstMs);
+    lateness.end();
     await proxy.heal();
     await service.close(0);
     client.disconnect();
