@@ -181,14 +181,16 @@ export async function startService({
 }: ServiceParts): Promise<Service> {
   @Module({ imports: [...imports], controllers: [...controllers], providers: [...providers] })
   class AppModule {}
-  const app = await NestFactory.create(AppModule, { logger: false });
+  // Connections that are kept alive would keep close() waiting for five seconds.
+  const app = await NestFactory.create(AppModule, { logger: false, forceCloseConnections: true });
   await app.listen(0, '127.0.0.1');
   const { port } = (app.getHttpServer() as Server).address() as AddressInfo;
   return { url: `http://127.0.0.1:${port}`, app, stop: () => app.close() };
 }
 
+/** Whoever was late in a test still believes to hold its lock at the end: nobody waits for that. */
 export function locksOf(store: LockStore): DynamicModule {
-  return DistributedLockModule.forRoot({ store: () => store });
+  return DistributedLockModule.forRoot({ store: () => store, shutdownGraceMs: 0 });
 }
 
 /** A guarded DataSource, and one without guards that Nest does not see. */
