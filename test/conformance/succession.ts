@@ -3,7 +3,7 @@ import type { Lease, LockService } from 'nestjs-distributed-lock';
 const WAIT_MS = 60_000;
 const LOOK_EVERY_MS = 50;
 /** Acquisitions that a successor may need, each as slow as the slowest of those that nothing hindered. */
-const ACQUISITIONS = 10;
+const ACQUISITIONS = 3;
 
 /**
  * Takes the key of a holder that is gone, and expects it to be free within its ttl and a second. How much longer everything
