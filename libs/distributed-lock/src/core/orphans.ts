@@ -81,7 +81,7 @@ export class Orphans {
   ): Promise<boolean> {
     const timeoutMs = commandTimeoutMs(ttlMs);
     try {
-      await withinTime(this.clock, timeoutMs, () => store.release(request, timeoutMs), signals);
+      await withinTime(this.clock, timeoutMs, () => store.release(request, timeoutMs), { signals });
       return true;
     } catch {
       return false; // the store is still away, and the grant ends by itself: until then it is worth another try

@@ -122,7 +122,7 @@ export class Renewals {
     let tell: (lease: Renewable, i: number) => void;
     try {
       const command = (): Promise<readonly RenewalAnswer[]> => this.store.renew(claims, timeoutMs);
-      const said = await withinTime(this.clock, timeoutMs, command, [this.#unwanted.signal]);
+      const said = await withinTime(this.clock, timeoutMs, command, { signals: [this.#unwanted.signal] });
       const answers = renewalAnswers(said, claims.length);
       tell = (lease, i) =>
         lease.renewalAnswered(answers[i] as RenewalAnswer, sentAt, (claims[i] as Claim).ttlMs);

@@ -143,7 +143,9 @@ export class StoreLocks {
     };
     local.asked();
     try {
-      const answer = acquireAnswer(await withinTime(this.around.clock, timeoutMs, command, wait.ownSignals));
+      const answer = acquireAnswer(
+        await withinTime(this.around.clock, timeoutMs, command, { signals: wait.ownSignals }),
+      );
       if (answer.kind === 'busy') return local.heard(answer);
       if (wait.triedForMs >= reliableMs(ttlMs)) throw new Error('this process slept through its own lease');
       return this.#grant(wanted, claim, answer.token, wait, local);

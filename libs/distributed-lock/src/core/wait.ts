@@ -62,6 +62,14 @@ export class NoAnswer extends Error {
 
 const NO_SIGNALS: readonly AbortSignal[] = [];
 
+/** What else is to be known of a command. */
+export interface CommandRules {
+  /** End the wait for its answer. */
+  readonly signals?: readonly AbortSignal[];
+  /** What to reject with, given the cause. */
+  readonly explain?: (cause: unknown) => Error;
+}
+
 /**
  * The answer to `command`; or a rejection with {@link NoAnswer} after `timeoutMs`, and when one of `signals` aborts,
  * whatever the driver's own limits are. The command itself is not stopped; what it comes to later is dropped.
@@ -70,23 +78,23 @@ export function withinTime<T>(
   clock: Clock,
   timeoutMs: number,
   command: () => Promise<T>,
-  signals = NO_SIGNALS,
+  { signals = NO_SIGNALS, explain }: CommandRules = {},
 ): Promise<T> {
   return new Promise<T>((resolve, reject) => {
+    const fail = (cause: unknown): void => reject(explain ? explain(cause) : (cause as Error));
     const limit = startWait(clock, { timeoutMs, signals }, (end) => {
-      if (end !== 'woken') reject(new NoAnswer(timeoutMs));
+      if (end !== 'woken') fail(new NoAnswer(timeoutMs));
     });
-    const fail = (error: Error): void => {
-      limit.wake();
-      reject(error);
+    const failed = (cause: unknown): void => {
+      if (limit.wake()) fail(cause);
     };
     try {
       command().then((answer) => {
         limit.wake();
         resolve(answer);
-      }, fail);
-    } catch (error) {
-      fail(error as Error); // a driver may throw before it returns a promise
+      }, failed);
+    } catch (cause) {
+      failed(cause); // a driver may throw before it returns a promise
     }
   });
 }

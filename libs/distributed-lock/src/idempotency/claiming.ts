@@ -13,13 +13,18 @@ import {
   IdempotencyOutcomeUnknownError,
 } from './idempotency-errors.js';
 import type { ResolvedOptions } from './idempotency-options.js';
-import type { ClaimAnswer, RecordClaim, StoredResult } from './idempotency-store.js';
+import type {
+  ClaimAnswer,
+  Claimed as ClaimedAnswer,
+  RecordClaim,
+  StoredResult,
+} from './idempotency-store.js';
 import { OwnedRecord, type CallContext } from './owned-record.js';
 
 /** Either this call's turn, or somebody's answer. */
-export type Claiming =
+export type Claimed =
   | { readonly kind: 'owned'; readonly record: OwnedRecord }
-  | { readonly kind: 'done'; readonly result: StoredResult; readonly waitedMs: number };
+  | { readonly kind: 'done'; readonly result: StoredResult };
 
 export type ClaimRules = Pick<
   ResolvedOptions<unknown>,
@@ -33,56 +38,86 @@ const MOST_WAITERS = 1_000;
 
 let waiters = 0;
 
-/**
- * Claims the record, or waits until whoever has it is done with it. Ending a wait changes nothing in the store.
- *
- * @throws {IdempotencyInProgressError | IdempotencyKeyReusedError | IdempotencyOutcomeUnknownError | StoreUnavailableError}
- */
-export async function claimRecord(context: CallContext, rules: ClaimRules): Promise<Claiming> {
-  const { clock } = context;
-  const startedAtMs = clock.monotonicMs();
-  const waitedMs = (): number => clock.monotonicMs() - startedAtMs;
-  for (let sentAtMs = startedAtMs; ; sentAtMs = clock.monotonicMs()) {
-    const ownerId = newOwnerId();
-    let answer: ClaimAnswer;
-    try {
-      answer = believed(await askOnce(context, rules, ownerId));
-    } catch (cause) {
-      throw unanswered(context, ownerId, cause);
-    }
-    switch (answer.kind) {
-      case 'claimed': {
-        const { attempt, fence, takenOver } = answer;
-        context.tell({ type: 'claimed', attempt, fence, takenOver });
-        return { kind: 'owned', record: new OwnedRecord(context, ownerId, answer, sentAtMs) };
+/** Claims a record, or waits until whoever has it is done with it. Ending a wait changes nothing in the store. */
+export class Claiming {
+  readonly #startedAtMs: number;
+  #sentAtMs = 0;
+  #ownerId = '';
+
+  constructor(
+    private readonly context: CallContext,
+    private readonly rules: ClaimRules,
+  ) {
+    this.#startedAtMs = context.clock.monotonicMs();
+  }
+
+  get waitedMs(): number {
+    return this.context.clock.monotonicMs() - this.#startedAtMs;
+  }
+
+  /**
+   * What the store says to a claim; it may be no word of its own. Not async: with AsyncLocalStorage in use every promise
+   * costs, and a replay needs no more than this one.
+   *
+   * @throws {StoreUnavailableError}
+   */
+  ask(): Promise<ClaimAnswer | undefined> {
+    const { store, clock, leaseMs } = this.context;
+    this.#ownerId = newOwnerId();
+    this.#sentAtMs = clock.monotonicMs();
+    const claim = claimBy(this.#ownerId, this.context, this.rules);
+    const timeoutMs = commandTimeoutMs(leaseMs);
+    const explain = (cause: unknown): Error => this.#unanswered(cause);
+    return withinTime(clock, timeoutMs, () => store.claim(claim, timeoutMs), { explain });
+  }
+
+  /**
+   * Asks again as long as the answer is that somebody is at work.
+   *
+   * @throws {IdempotencyInProgressError | IdempotencyKeyReusedError | IdempotencyOutcomeUnknownError | StoreUnavailableError}
+   */
+  async conclude(first: ClaimAnswer | undefined): Promise<Claimed> {
+    const { context, rules } = this;
+    for (let said = first; ; said = await this.ask()) {
+      const answer = this.#believed(said);
+      switch (answer.kind) {
+        case 'claimed':
+          return { kind: 'owned', record: this.#owned(answer) };
+        case 'done':
+          return answer;
+        case 'running':
+          if (await noLongerRunning(context, rules, rules.waitMs - this.waitedMs)) break;
+          throw inProgress(context, this.waitedMs, answer.retryAfterMs);
+        case 'mismatch':
+          throw keyReused(context);
+        case 'abandoned':
+          throw outcomeUnknown(context);
       }
-      case 'done':
-        return { kind: 'done', result: answer.result, waitedMs: waitedMs() };
-      case 'running':
-        if (await noLongerRunning(context, rules, rules.waitMs - waitedMs())) break;
-        throw inProgress(context, waitedMs(), answer.retryAfterMs);
-      case 'mismatch':
-        throw keyReused(context);
-      case 'abandoned':
-        throw outcomeUnknown(context);
     }
   }
-}
 
-/** Not async: with AsyncLocalStorage in use every promise costs, and each replay comes along here. */
-function askOnce(context: CallContext, rules: ClaimRules, ownerId: string): Promise<ClaimAnswer> {
-  const { store, clock, leaseMs } = context;
-  const timeoutMs = commandTimeoutMs(leaseMs);
-  const claim = claimBy(ownerId, context, rules);
-  return withinTime(clock, timeoutMs, () => store.claim(claim, timeoutMs));
-}
+  #owned(answer: ClaimedAnswer): OwnedRecord {
+    const { attempt, fence, takenOver } = answer;
+    this.context.tell({ type: 'claimed', attempt, fence, takenOver });
+    return new OwnedRecord(this.context, this.#ownerId, answer, this.#sentAtMs);
+  }
 
-/** What to tell the caller; what the store may have done is taken back. */
-function unanswered(context: CallContext, ownerId: string, cause: unknown): unknown {
-  if (isLockError(cause)) return cause;
-  context.tell({ type: 'store-unanswered', step: 'claim', cause });
-  freeUnanswered(context, ownerId);
-  return unavailable(context, cause);
+  #believed(answer: ClaimAnswer | undefined): ClaimAnswer {
+    try {
+      return believed(answer);
+    } catch (cause) {
+      throw this.#unanswered(cause);
+    }
+  }
+
+  /** What to tell the caller; what the store may have done is taken back. */
+  #unanswered(cause: unknown): Error {
+    const { context } = this;
+    if (isLockError(cause)) return cause;
+    context.tell({ type: 'store-unanswered', step: 'claim', cause });
+    freeUnanswered(context, this.#ownerId);
+    return unavailable(context, cause);
+  }
 }
 
 export function claimBy(ownerId: string, context: CallContext, rules: ClaimRules): RecordClaim {
@@ -94,9 +129,9 @@ export function claimBy(ownerId: string, context: CallContext, rules: ClaimRules
 }
 
 /** What is not exact counts as no answer. */
-export function believed(answer: ClaimAnswer): ClaimAnswer {
+export function believed(answer: ClaimAnswer | undefined): ClaimAnswer {
   const kinds = ['claimed', 'running', 'done', 'abandoned', 'mismatch'];
-  if (!kinds.includes(answer?.kind))
+  if (!answer || !kinds.includes(answer.kind))
     throw new TypeError('The store answered the claim with no word of its own.');
   if (answer.kind !== 'claimed') return answer;
   if (Number.isSafeInteger(answer.fence) && Number.isSafeInteger(answer.attempt)) return answer;

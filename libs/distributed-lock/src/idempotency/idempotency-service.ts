@@ -13,7 +13,7 @@ import {
 } from '../core/index.js';
 import { runsInside } from './attempt.js';
 import { AttemptRun, type IdempotentWork, type Replay } from './attempt-run.js';
-import { claimRecord } from './claiming.js';
+import { Claiming } from './claiming.js';
 import { IdempotencyListeners, type IdempotencyListener } from './idempotency-events.js';
 import {
   resolveDefaults,
@@ -119,11 +119,13 @@ export class IdempotencyService {
       const { transactions } = context.store;
       if (transactions && resolved.transactional?.claim === 'inside')
         return await new InsideRun(context, transactions, resolved, rules, replay).run(work);
-      const claiming = await claimRecord(context, resolved);
-      if (claiming.kind === 'owned')
-        return await new AttemptRun(context, claiming.record, resolved, rules, replay).run(work);
+      const claiming = new Claiming(context, resolved);
+      const answer = await claiming.ask();
+      const claimed = answer?.kind === 'done' ? answer : await claiming.conclude(answer);
+      if (claimed.kind === 'owned')
+        return await new AttemptRun(context, claimed.record, resolved, rules, replay).run(work);
       context.tell({ type: 'replayed', waitedMs: claiming.waitedMs });
-      return replay(claiming.result);
+      return replay(claimed.result);
     } finally {
       this.#running.ended(context.identity);
     }

@@ -35,9 +35,14 @@ export function identify(call: IdempotentCall, scope: KeyScope): RecordIdentity 
   const { operation, caller } = call;
   const qualified = scope.qualify(key, call.scope);
   // JSON keeps the parts apart: no text in one of them can imitate another.
-  const parts = JSON.stringify([qualified, operation ?? null, caller ?? null]);
+  const parts = `[${[qualified, operation ?? null, caller ?? null].map(text).join()}]`;
   const id = hash('sha256', parts, 'base64url');
   // A client's own key may be personal data, and repeats from caller to caller: what goes out instead is the digest.
   const readable = operation === undefined && caller === undefined && qualified.length <= LONGEST_READABLE;
   return { id, key, label: operation ?? template, idempotencyKey: readable ? qualified : id };
+}
+
+/** Each by itself: for one long text JSON.stringify() is several times as fast as for a list of it. */
+function text(part: string | null): string {
+  return JSON.stringify(part);
 }
