@@ -45,6 +45,13 @@ export function jsonOf({ body }: ConsulAnswer): unknown {
   }
 }
 
+/** @throws {ConsulError} it is no list, so it is not Consul's */
+export function listIn(answer: ConsulAnswer): readonly unknown[] {
+  const list = jsonOf(answer);
+  if (Array.isArray(list)) return list as readonly unknown[];
+  throw new ConsulError(`the answer is none of Consul's: ${answer.body.slice(0, 80)}`, undefined);
+}
+
 /** What the servers say of a ttl that is too short: "must be between [10s=24h0m0s]". Null when the error is another. */
 export function limitsIn(error: unknown): TtlLimits | null {
   if (!(error instanceof ConsulError) || !/invalid session ttl/i.test(error.message)) return null;

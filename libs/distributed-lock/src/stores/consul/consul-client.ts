@@ -1,9 +1,9 @@
 import { setMaxListeners } from 'node:events';
 import { Agent as HttpAgent, request as httpRequest, type IncomingMessage } from 'node:http';
 import { Agent as HttpsAgent, request as httpsRequest } from 'node:https';
-import { text } from 'node:stream/consumers';
 
-import type { ConsulAnswer } from './consul-answer.js';
+import { ConsulError, type ConsulAnswer } from './consul-answer.js';
+import { Places } from './places.js';
 
 /** PEM texts, as `node:tls` takes them. */
 export interface ConsulTls {
@@ -29,20 +29,30 @@ export interface ConsulRequest {
 }
 
 const TCP_KEEP_ALIVE_MS = 10_000;
+/** Far beyond the longest value that servers keep, unless they are told otherwise. */
+const LARGEST_ANSWER_BYTES = 4 * 1024 * 1024;
+
+const CLOSED = 'this Consul store is closed';
+
+/** Node's agent would keep what waits for a connection beyond its deadline, and send it after the store was closed. */
+interface Connections {
+  readonly places: Places;
+  readonly agent: HttpAgent;
+}
 
 /** Consul's HTTP API: nothing is sent twice, and the caller decides whether to try again. */
 export class ConsulClient {
   /** How many queries may wait at once. */
   readonly maxWaiting: number;
-  readonly #commands: HttpAgent;
+  readonly #commands: Connections;
   /** Connections of their own, so that queries which wait never keep a command from being sent. */
-  readonly #waiting: HttpAgent;
+  readonly #waiting: Connections;
   #closed = false;
 
   constructor(private readonly settings: ClientSettings) {
     this.maxWaiting = Math.floor(settings.maxConnections / 2);
-    this.#commands = this.#agentOf(settings.maxConnections - this.maxWaiting);
-    this.#waiting = this.#agentOf(this.maxWaiting);
+    this.#commands = this.#connections(settings.maxConnections - this.maxWaiting);
+    this.#waiting = this.#connections(this.maxWaiting);
   }
 
   /** For messages: says where the agent is, and no token. */
@@ -50,20 +60,29 @@ export class ConsulClient {
     return this.settings.url.origin;
   }
 
-  /** Whatever the agent says to a command. */
-  ask(request: ConsulRequest, signal: AbortSignal): Promise<ConsulAnswer> {
-    return this.#exchange(request, this.#commands, signal);
+  /**
+   * Whatever the agent says to a command. `answerSignal` is for those whose answer matters to others when nobody waits any
+   * more: `signal` then ends the wait for a connection alone.
+   */
+  ask(request: ConsulRequest, signal: AbortSignal, answerSignal = signal): Promise<ConsulAnswer> {
+    return this.#exchange(this.#commands, signal, (agent) => this.#answerTo(request, agent, answerSignal));
   }
 
   /** Same for one whose answer takes its time. */
   askAndWait(request: ConsulRequest, signal: AbortSignal): Promise<ConsulAnswer> {
-    return this.#exchange(request, this.#waiting, signal);
+    return this.#exchange(this.#waiting, signal, (agent) => this.#answerTo(request, agent, signal));
   }
 
   close(): void {
     this.#closed = true;
-    this.#commands.destroy();
-    this.#waiting.destroy();
+    for (const { places, agent } of [this.#commands, this.#waiting]) {
+      places.sendAway(new Error(CLOSED));
+      agent.destroy();
+    }
+  }
+
+  #connections(count: number): Connections {
+    return { places: new Places(count), agent: this.#agentOf(count) };
   }
 
   #agentOf(maxSockets: number): HttpAgent {
@@ -72,11 +91,19 @@ export class ConsulClient {
     return url.protocol === 'https:' ? new HttpsAgent({ ...limits, ...tls }) : new HttpAgent(limits);
   }
 
-  async #exchange(request: ConsulRequest, agent: HttpAgent, signal: AbortSignal): Promise<ConsulAnswer> {
-    if (this.#closed) throw new Error('this Consul store is closed');
+  async #exchange(
+    { places, agent }: Connections,
+    signal: AbortSignal,
+    work: (agent: HttpAgent) => Promise<ConsulAnswer>,
+  ): Promise<ConsulAnswer> {
+    if (this.#closed) throw new Error(CLOSED);
     setMaxListeners(0, signal); // one deadline ends many commands
+    return places.take(signal, () => work(agent));
+  }
+
+  async #answerTo(request: ConsulRequest, agent: HttpAgent, signal: AbortSignal): Promise<ConsulAnswer> {
     const response = await this.#send(request, agent, signal);
-    const body = await text(response);
+    const body = await textOf(response);
     const index = Number(response.headers['x-consul-index']);
     return { status: response.statusCode ?? 0, body, index: Number.isSafeInteger(index) ? index : null };
   }
@@ -97,4 +124,21 @@ export class ConsulClient {
       sent.end(body && JSON.stringify(body));
     });
   }
+}
+
+/** @throws {ConsulError} it goes on and on */
+async function textOf(response: IncomingMessage): Promise<string> {
+  const parts: Buffer[] = [];
+  let length = 0;
+  for await (const part of response as AsyncIterable<Buffer>) {
+    length += part.length;
+    if (length > LARGEST_ANSWER_BYTES) {
+      throw new ConsulError(
+        `the answer is none of Consul's: longer than ${LARGEST_ANSWER_BYTES} bytes`,
+        undefined,
+      );
+    }
+    parts.push(part);
+  }
+  return Buffer.concat(parts).toString();
 }

@@ -1,4 +1,12 @@
-import { ConsulError, durationMs, errorOf, jsonOf, limitsIn, type TtlLimits } from './consul-answer.js';
+import {
+  ConsulError,
+  durationMs,
+  errorOf,
+  jsonOf,
+  limitsIn,
+  listIn,
+  type TtlLimits,
+} from './consul-answer.js';
 import type { ConsulClient } from './consul-client.js';
 import {
   recordIn,
@@ -73,9 +81,13 @@ export class ConsulCommands {
     }
   }
 
-  /** Begins a session that holds nothing yet. @returns its id */
-  createSession({ name, ttlMs, lockDelayMs }: NewSession, signal: AbortSignal): Promise<string> {
-    return this.#createSession(name, `${ttlMs}ms`, lockDelayMs, signal);
+  /** Begins a session that holds nothing yet; `signal` alone ends it before it is sent. @returns its id */
+  createSession(
+    { name, ttlMs, lockDelayMs }: NewSession,
+    signal: AbortSignal,
+    answerSignal = signal,
+  ): Promise<string> {
+    return this.#createSession(name, `${ttlMs}ms`, lockDelayMs, signal, answerSignal);
   }
 
   /** Begins the time of the session anew. @returns its ttl; null when it has ended */
@@ -84,14 +96,15 @@ export class ConsulCommands {
     // Somebody else's 404 is no answer: a lease would be given up that is held.
     if (answer.status === 404 && answer.body.includes(sessionId)) return null;
     if (answer.status !== 200) throw errorOf(answer);
-    const [session] = jsonOf(answer) as readonly { readonly TTL?: unknown }[];
-    return durationMs(String(session?.TTL));
+    const [session] = listIn(answer) as readonly ({ readonly ID?: unknown; readonly TTL?: unknown } | null)[];
+    if (session?.ID === sessionId) return durationMs(String(session.TTL));
+    throw new ConsulError('the renewal of a session was answered without it', undefined);
   }
 
   /** Ends the session, deletes what it still holds, and fails a transaction that is under way with it. */
   async destroySession(sessionId: string, signal: AbortSignal): Promise<void> {
     const answer = await this.client.ask({ method: 'PUT', path: `session/destroy/${sessionId}` }, signal);
-    if (answer.status !== 200) throw errorOf(answer);
+    if (answer.status !== 200 || answer.body.trim() !== 'true') throw errorOf(answer);
   }
 
   /** Makes the key, held by the session, unless it is there. A leftover is replaced. */
@@ -107,22 +120,24 @@ export class ConsulCommands {
     if (answer.kind === 'refused') {
       return { kind: 'refused', delayed: /lock delay/i.test(answer.why), why: answer.why };
     }
-    const record = answer.records.at(-1);
-    if (record?.sessionId === key.sessionId) return { kind: 'locked', createIndex: record.createIndex };
-    throw new ConsulError('a transaction was answered without what it has made', undefined);
+    return { kind: 'locked', createIndex: heldIn(key.sessionId, answer.records.at(-1)).createIndex };
   }
 
   /** Gives the key from its session to another in one step; false when it has not been that session's. */
   async move(key: HeldKey, ownerId: string, toSessionId: string, signal: AbortSignal): Promise<boolean> {
     const taken = step.lock({ ...key, sessionId: toSessionId }, ownerId);
     const answer = await this.#transact([step.heldBy(key), step.unlock(key, ownerId), taken], signal);
-    return answer.kind === 'done';
+    if (answer.kind === 'refused') return false;
+    heldIn(toSessionId, answer.records.at(-1));
+    return true;
   }
 
   /** Deletes the key if the session holds it. The session goes on. */
   async remove(key: HeldKey, signal: AbortSignal): Promise<boolean> {
     const answer = await this.#transact([step.heldBy(key), step.delete(key.name)], signal);
-    return answer.kind === 'done';
+    if (answer.kind === 'refused') return false;
+    heldIn(key.sessionId, answer.records[0]);
+    return true;
   }
 
   /** Those that are held by their sessions, agreed by a majority. */
@@ -143,16 +158,26 @@ export class ConsulCommands {
   async #heldOfPart(keys: readonly HeldKey[], signal: AbortSignal): Promise<readonly HeldKey[]> {
     if (keys.length === 0) return [];
     const answer = await this.#transact(keys.map(step.heldBy), signal);
-    if (answer.kind === 'done') return keys;
+    if (answer.kind === 'done') {
+      keys.forEach(({ sessionId }, i) => heldIn(sessionId, answer.records[i]));
+      return keys;
+    }
     const others = keys.filter((_, i) => !answer.failed.includes(i));
     if (others.length === keys.length) throw new ConsulError(answer.why, undefined);
     return this.#heldOfPart(others, signal); // that they were not named is no yes
   }
 
-  async #createSession(name: string, ttl: string, lockDelayMs: number, signal: AbortSignal): Promise<string> {
+  async #createSession(
+    name: string,
+    ttl: string,
+    lockDelayMs: number,
+    signal: AbortSignal,
+    answerSignal = signal,
+  ): Promise<string> {
     const bound = { NodeChecks: [] }; // by default sessions end with a health check, for which one lost message is enough
     const body = { Name: name, TTL: ttl, Behavior: 'delete', LockDelay: `${lockDelayMs}ms`, ...bound };
-    const answer = await this.client.ask({ method: 'PUT', path: 'session/create', body }, signal);
+    const request = { method: 'PUT', path: 'session/create', body } as const;
+    const answer = await this.client.ask(request, signal, answerSignal);
     if (answer.status !== 200) throw errorOf(answer);
     const { ID } = jsonOf(answer) as { readonly ID?: unknown };
     if (typeof ID === 'string' && /^[\w-]+$/.test(ID)) return ID;
@@ -164,4 +189,10 @@ export class ConsulCommands {
       await this.client.ask({ method: 'PUT', path: 'txn?consistent', body: steps }, signal),
     );
   }
+}
+
+/** @throws {ConsulError} a yes that does not say so of this session: somebody else's, in between */
+function heldIn(sessionId: string, record: KeyRecord | undefined): KeyRecord {
+  if (record?.sessionId === sessionId) return record;
+  throw new ConsulError('a transaction was answered without what it is about', undefined);
 }

@@ -11,6 +11,7 @@ import {
   type ReleaseRequest,
   type RenewalAnswer,
 } from '../../core/index.js';
+import { Attempts } from './attempts.js';
 import { checkAgent } from './boot-check.js';
 import type { TtlLimits } from './consul-answer.js';
 import { ConsulClient } from './consul-client.js';
@@ -50,6 +51,7 @@ class ConsulStore implements LockStore {
   readonly #client: ConsulClient;
   readonly #commands: ConsulCommands;
   readonly #sessions: HoldSessions;
+  readonly #attempts = new Attempts();
   readonly #tokens: NativeTokens;
   readonly #watch: ReleaseWatch;
   /** Keys that a lock-delay has just kept closed. */
@@ -77,7 +79,7 @@ class ConsulStore implements LockStore {
   }
 
   tryAcquire(claim: Claim, timeoutMs: number): Promise<Grant | Busy> {
-    return withDeadline(timeoutMs, async (signal) => {
+    return this.#attempts.run(claim, timeoutMs, async (signal) => {
       const record = await this.#commands.read(this.#nameOf(claim), signal);
       if (record && !record.leftover) return this.#found(claim, record, signal);
       return this.#delayed.has(claim.key) ? BUSY : this.#create(claim, record, signal);
@@ -89,6 +91,7 @@ class ConsulStore implements LockStore {
   }
 
   release(request: ReleaseRequest, timeoutMs: number): Promise<ReleaseAnswer> {
+    this.#attempts.stop(request);
     return withDeadline(timeoutMs, async (signal) => {
       const key = await this.#keyOf(request, signal);
       const removed = key !== null && (await this.#remove(key, request, signal));

@@ -1,8 +1,11 @@
 import type { Claim } from '../../core/index.js';
 import type { ConsulCommands } from './consul-commands.js';
 
-/** How long the answer to a creation is waited for that nobody wants any more, in order to end what it has made. */
-const LATE_ANSWER_MS = 10_000;
+/**
+ * How long the answer to a creation is waited for that nobody wants any more, in order to end what it has made. It has a
+ * connection for as long, which renewals may need: they have more time than this, if the ttl is 10 s at the least.
+ */
+const LATE_ANSWER_MS = 5_000;
 const SWEEP_EVERY = 256;
 /** Servers keep a session for two ttls. */
 const TTLS_KEPT = 2;
@@ -29,7 +32,7 @@ export class HoldSessions {
   /** Begins a session. Whoever gives up before it is answered has it ended when the answer comes. */
   async begin(name: string, ttlMs: number, signal: AbortSignal): Promise<string> {
     const session = { name: `lock ${name.slice(0, 200)}`, ttlMs, lockDelayMs: this.lockDelayMs };
-    const answered = this.commands.createSession(session, AbortSignal.timeout(LATE_ANSWER_MS));
+    const answered = this.commands.createSession(session, signal, AbortSignal.timeout(LATE_ANSWER_MS));
     try {
       return await unlessAborted(answered, signal);
     } catch (error) {
@@ -61,7 +64,7 @@ export class HoldSessions {
   }
 }
 
-const nameOfOwner = ({ key, ownerId }: LockClaimer): string => JSON.stringify([key, ownerId]);
+export const nameOfOwner = ({ key, ownerId }: LockClaimer): string => JSON.stringify([key, ownerId]);
 
 function unlessAborted<T>(answered: Promise<T>, signal: AbortSignal): Promise<T> {
   return new Promise((resolve, reject) => {

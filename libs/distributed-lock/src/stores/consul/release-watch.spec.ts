@@ -86,6 +86,16 @@ describe('who waits for a key of Consul', () => {
     first?.stop();
     await until(() => script.askedFrom.length === 5);
   });
+
+  it('asks for nobody who comes after the end, and arms no timer', async () => {
+    const script = new Script([]);
+    watch = new ReleaseWatch(script, 2);
+    watch.close();
+    const seen = listen();
+    await new Promise((resolve) => setImmediate(resolve));
+    expect(script.askedFrom).toEqual([]);
+    expect(seen.hears()).toBe(false);
+  });
 });
 
 async function until(condition: () => boolean): Promise<void> {

@@ -19,6 +19,7 @@ export type ChangeReader = Pick<ConsulCommands, 'readChange'>;
  */
 export class ReleaseWatch {
   readonly #waiting = new Map<string, WatchedKey>();
+  #closed = false;
 
   constructor(
     private readonly commands: ChangeReader,
@@ -50,13 +51,19 @@ export class ReleaseWatch {
   }
 
   close(): void {
+    this.#closed = true;
     for (const key of this.#waiting.values()) key.close();
     this.#waiting.clear();
   }
 
   /** First come, first heard. */
   #beginNext(): void {
-    [...this.#waiting.values()].slice(0, this.maxQueries).forEach((key) => key.begin());
+    if (this.#closed) return;
+    let places = this.maxQueries;
+    for (const key of this.#waiting.values()) {
+      if (places-- === 0) return;
+      key.begin();
+    }
   }
 }
 

@@ -1,4 +1,4 @@
-import { ConsulError, errorOf, jsonOf, type ConsulAnswer } from './consul-answer.js';
+import { ConsulError, errorOf, jsonOf, listIn, type ConsulAnswer } from './consul-answer.js';
 
 /** What is at a key. */
 export interface KeyRecord {
@@ -41,7 +41,7 @@ interface RawTransaction {
 /** @throws {ConsulError} it was not for the state of the keys that it was refused */
 export function transactionIn(answer: ConsulAnswer): TransactionAnswer {
   if (answer.status !== 200 && answer.status !== 409) throw errorOf(answer);
-  const { Results, Errors } = jsonOf(answer) as RawTransaction;
+  const { Results, Errors } = (jsonOf(answer) ?? {}) as RawTransaction;
   const errors = Errors ?? [];
   if (answer.status === 200 && errors.length === 0) {
     return { kind: 'done', records: (Results ?? []).map(({ KV }) => recordOf(KV ?? {})) };
@@ -56,7 +56,7 @@ export function recordIn(answer: ConsulAnswer): KeyRecord | null {
   // Somebody else's 404 is no answer: a lease would be given up that is held.
   if (answer.status === 404 && answer.index !== null) return null;
   if (answer.status !== 200) throw errorOf(answer);
-  const [raw] = jsonOf(answer) as readonly RawRecord[];
+  const [raw] = listIn(answer) as readonly RawRecord[];
   if (raw) return recordOf(raw);
   throw new ConsulError('a read was answered with nothing', undefined);
 }
@@ -79,6 +79,12 @@ const verb = (name: string, rest: object): object => ({ KV: { Verb: name, ...res
 const valueOf = (ownerId: string): string => Buffer.from(JSON.stringify({ ownerId })).toString('base64');
 
 function recordOf({ Value, Session = '', LockIndex = 0, CreateIndex, ModifyIndex }: RawRecord): KeyRecord {
+  if (!Number.isSafeInteger(CreateIndex)) {
+    throw new ConsulError(
+      "what is at a key was told without its index: the answer is none of Consul's",
+      undefined,
+    );
+  }
   const ownerId = ownerIn(Value);
   return {
     ownerId,
