@@ -9,12 +9,15 @@ const PATIENCE_MS = 20_000;
 const CHANNEL = 'nestjs_distributed_lock_lease';
 const ROUNDS = 200;
 const AT_ONCE = 8;
+/** What a notice is made of. */
+const NEEDED = ['pg_notify(text,text)', 'pg_try_advisory_xact_lock(int8)', 'pg_advisory_lock_shared(int8)'];
 const claim = { key: 'invoice:1', ownerId: 'a', ttlMs: 60_000 };
 
 describeWithServers(['postgres'], 'releases of the lease table in PostgreSQL', () => {
   let server: PostgresServer;
   let raw: DataSource;
   const stores: LockStore[] = [];
+  let roles = 0;
 
   beforeAll(async () => {
     server = await startPostgres();
@@ -25,6 +28,7 @@ describeWithServers(['postgres'], 'releases of the lease table in PostgreSQL', (
     await Promise.all(stores.splice(0).map((store) => store.close()));
     await until('the connections of closed stores end', async () => (await listeners()).length === 0);
     await raw.query('TRUNCATE lock_lease');
+    for (const each of NEEDED) await raw.query(`GRANT EXECUTE ON FUNCTION ${each} TO PUBLIC`);
   });
   afterAll(async () => {
     await raw.destroy();
@@ -97,6 +101,46 @@ describeWithServers(['postgres'], 'releases of the lease table in PostgreSQL', (
     await until('the release is heard', () => watch.wakes > before);
   });
 
+  it.each(NEEDED)(
+    'happen also where the role may not call %s: nobody is told, and nobody listens in vain',
+    async (forbidden) => {
+      const role = await roleWith({ forbidden });
+      const holder = storeAt(server.port, role);
+      await holder.open?.();
+      const watch = watchOf(storeAt(server.port, role), claim.key);
+      const triesBefore = await sessionsBegun();
+      for (let i = 0; i < 2; i += 1) {
+        await holder.tryAcquire(claim, PATIENCE_MS);
+        await release(holder);
+      }
+      await until('it has tried to listen', async () => (await sessionsBegun()) >= triesBefore + 2);
+      expect([watch.hears, watch.wakes]).toEqual([false, 0]);
+      watch.stop();
+    },
+  );
+
+  it('are heard on one connection, whatever limit a role has for idle ones', async () => {
+    const role = await roleWith({ idleMs: 200 });
+    const watch = watchOf(storeAt(server.port, role), claim.key);
+    await until('it listens', () => watch.hears);
+    const begun = await listeners();
+    await new Promise((resolve) => setTimeout(resolve, 1_000));
+    expect(await listeners()).toEqual(begun);
+    expect([watch.hears, watch.wakes]).toEqual([true, 1]);
+  });
+
+  it('are not listened for with a crowd of tries when there is no connection left', async () => {
+    const role = await roleWith({ connections: 0 });
+    const tries = jest.spyOn(DataSource.prototype, 'initialize');
+    const watch = watchOf(storeAt(server.port, role), claim.key);
+    await new Promise((resolve) => setTimeout(resolve, 3_000));
+    expect(tries.mock.calls.length).toBeGreaterThanOrEqual(2);
+    expect(tries.mock.calls.length).toBeLessThanOrEqual(6);
+    tries.mockRestore();
+    await raw.query(`ALTER ROLE ${role} CONNECTION LIMIT -1`);
+    await until('it listens', () => watch.hears);
+  });
+
   it('are not listened for through a pooler, which would keep the lock of who listens: the core asks in short intervals', async () => {
     const pooler = await startPooler(server.port, processNumberOfPostgres);
     const [holder, behind] = [storeAt(server.port), storeAt(pooler.port)];
@@ -115,12 +159,28 @@ describeWithServers(['postgres'], 'releases of the lease table in PostgreSQL', (
     await pooler.stop();
   });
 
-  function storeAt(port: number): LockStore {
-    const url = `postgres://postgres@127.0.0.1:${port}/postgres`;
+  function storeAt(port: number, role = 'postgres'): LockStore {
+    const url = `postgres://${role}@127.0.0.1:${port}/postgres`;
     const poolErrorHandler = (): void => undefined; // sessions are ended
     const store = typeormStore({ dataSource: new DataSource({ type: 'postgres', url, poolErrorHandler }) });
     stores.push(store);
     return store;
+  }
+
+  /** A role that may use the lease table, and little else. */
+  async function roleWith(limits: RoleLimits): Promise<string> {
+    const role = `role${(roles += 1)}`;
+    await raw.query(`CREATE ROLE ${role} LOGIN CONNECTION LIMIT ${limits.connections ?? -1}`);
+    await raw.query(`GRANT ALL ON lock_lease TO ${role}`);
+    if (limits.idleMs) await raw.query(`ALTER ROLE ${role} SET idle_session_timeout = ${limits.idleMs}`);
+    if (limits.forbidden) await raw.query(`REVOKE EXECUTE ON FUNCTION ${limits.forbidden} FROM PUBLIC`);
+    return role;
+  }
+
+  async function sessionsBegun(): Promise<number> {
+    const sql = 'SELECT sum(sessions)::int AS begun FROM pg_stat_database';
+    const [row] = await raw.query<{ begun: number }[]>(sql);
+    return row?.begun ?? 0;
   }
 
   /** Processes of the server that have the lock of those who listen. */
@@ -132,6 +192,12 @@ describeWithServers(['postgres'], 'releases of the lease table in PostgreSQL', (
 
 async function release(store: LockStore, key = claim.key): Promise<void> {
   expect(await store.release({ key, ownerId: claim.ownerId, keepForMs: 0 }, PATIENCE_MS)).toBe('released');
+}
+
+interface RoleLimits {
+  readonly forbidden?: string;
+  readonly idleMs?: number;
+  readonly connections?: number;
 }
 
 interface CountedWatch {

@@ -1,9 +1,14 @@
+import { driverCode } from '../sql/index.js';
 import { noticeName, noticeOfRelease } from '../release-notices/index.js';
 import { busyFor, grantName, grantOf, rowsOf, type LeaseStatements } from './lease-statements.js';
 
 /** Never now(): that is the time at which a transaction began, which may be long ago. */
 const NOW = 'clock_timestamp()';
 const NOW_MICROS = `floor(extract(epoch FROM ${NOW}) * 1000000)::bigint`;
+/** The queue of notices is full, because a session that listens has been in one transaction for very long. */
+const QUEUE_FULL = '54000';
+/** Nothing of the statement was done: the role may not notify or not ask for the lock of listeners, or the server knows neither. */
+const UNTELLABLE = new RegExp(`^(?:42501|42883|0A000|${QUEUE_FULL})$`);
 const COLUMN_TYPES: Readonly<Record<string, string>> = {
   key: 'text',
   owner_id: 'text',
@@ -14,6 +19,13 @@ const COLUMN_TYPES: Readonly<Record<string, string>> = {
 /** `owner_id` is null when nobody holds the key; until `expires_at` it is taken all the same. Rows are never deleted. */
 export function postgresStatements(table: string): LeaseStatements {
   const acquire = acquireStatement(table);
+  const notice = noticeOfRelease(table, '$4::text');
+  let tells = true;
+  function withoutNotice<T>(error: unknown, release: () => Promise<T>): Promise<T> {
+    if (!UNTELLABLE.test(driverCode(error))) throw error;
+    tells = driverCode(error) === QUEUE_FULL;
+    return release();
+  }
   return {
     // Rows change often and no index covers what changes: free space in the page keeps such updates cheap.
     create: [
@@ -45,8 +57,14 @@ export function postgresStatements(table: string): LeaseStatements {
       return new Set(rows.map((row) => grantName(row['owner_id'], row['key'])));
     },
     async release(session, { key, ownerId, keepForMs }) {
-      const parameters = [key, ownerId, keepForMs, noticeName(table, key)];
-      const rows = await rowsOf(session, releaseStatement(table), parameters);
+      const parameters = [key, ownerId, keepForMs];
+      const silently = (): Promise<readonly unknown[]> =>
+        rowsOf(session, releaseStatement(table, 'NULL'), parameters);
+      const told = (): Promise<readonly unknown[]> =>
+        rowsOf(session, releaseStatement(table, notice), [...parameters, noticeName(table, key)]);
+      const rows = await (tells
+        ? told().catch((error: unknown) => withoutNotice(error, silently))
+        : silently());
       return rows.length === 1;
     },
   };
@@ -86,7 +104,7 @@ function renewStatement(table: string): string {
 }
 
 /** A freed row gets a time that is past by any clock, so that a clock which is set back does not take the key again. */
-function releaseStatement(table: string): string {
+function releaseStatement(table: string, notice: string): string {
   return `
     WITH released AS (
       UPDATE ${table} SET
@@ -95,7 +113,7 @@ function releaseStatement(table: string): string {
       WHERE key = $1::text AND owner_id = $2::text AND expires_at > ${NOW}
       RETURNING key
     )
-    SELECT key, ${noticeOfRelease(table, '$4::text')} FROM released`;
+    SELECT key, ${notice} FROM released`;
 }
 
 function after(durationMs: string): string {

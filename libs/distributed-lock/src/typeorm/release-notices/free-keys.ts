@@ -12,11 +12,12 @@ export class FreeKeys {
   /** A connection listens from now on. What became free before was not told, so everybody looks. */
   hear(hears: () => boolean): void {
     this.#hears = hears;
-    for (const name of this.#waiting.keys()) this.ring(name);
+    for (const name of [...this.#waiting.keys()]) this.ring(name);
   }
 
+  /** Those that wait now: who is woken may wait anew at once. */
   ring(name: string): void {
-    for (const wake of this.#waiting.get(name) ?? []) wake();
+    for (const wake of [...(this.#waiting.get(name) ?? [])]) wake();
   }
 
   watch(name: string, wake: () => void): KeyWatch {

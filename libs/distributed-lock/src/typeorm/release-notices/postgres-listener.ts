@@ -9,6 +9,8 @@ import { FreeKeys } from './free-keys.js';
 
 const CHANNEL = 'nestjs_distributed_lock_lease';
 const RECONNECT_MS = 200;
+/** A server that has no connection left, or refuses to tell, is not asked several times a second. */
+const LONGEST_RECONNECT_MS = 5_000;
 /** A server that is frozen or cut off leaves its listeners in silence. */
 const PING_MS = 3_000;
 const ANSWER_MS = 2_000;
@@ -24,6 +26,7 @@ export class PostgresListener {
   #wantedUntilMs = 0;
   #runs = false;
   #hasPooler = false;
+  #reconnectMs = RECONNECT_MS;
   #closed = false;
   #end: () => void = () => undefined;
 
@@ -61,7 +64,8 @@ export class PostgresListener {
     this.#runs = true;
     while (this.#wanted) {
       await this.#listen().catch(() => undefined); // until then the core asks in short intervals
-      if (this.#wanted) await sleep(jittered(RECONNECT_MS), undefined, { ref: false });
+      if (this.#wanted) await sleep(jittered(this.#reconnectMs), undefined, { ref: false });
+      this.#reconnectMs = Math.min(this.#reconnectMs * 2, LONGEST_RECONNECT_MS);
     }
     this.#runs = false;
   }
@@ -74,6 +78,7 @@ export class PostgresListener {
       try {
         await this.#hear(runner, connection);
       } finally {
+        this.#end();
         cut(connection);
         await runner.release();
       }
@@ -93,18 +98,26 @@ export class PostgresListener {
     connection.on('notification', ({ channel, payload }: Notice) => {
       if (channel === CHANNEL) this.#free.ring(payload);
     });
+    if (this.#closed) return;
     const [row] = await ask(runner, 'SELECT pg_backend_pid() AS pid');
     this.#hasPooler = row?.pid !== (connection as { readonly processID?: number }).processID;
     if (this.#hasPooler) return;
+    await ask(runner, UNLIMITED_IDLENESS);
+    await ask(runner, `EXPLAIN SELECT ${noticeOfRelease(this.table, "''")}`); // refused to us, it is to who releases
     await ask(runner, `LISTEN ${CHANNEL}`);
     await ask(runner, `SELECT pg_advisory_lock_shared(${listenersOf(this.table)})`);
     this.#free.hear(() => !ended);
+    this.#reconnectMs = RECONNECT_MS;
     while (this.#wanted && !ended) {
       await sleep(PING_MS, undefined, { ref: false, signal: over.signal }).catch(() => undefined);
       if (!ended) await ask(runner, 'SELECT 1');
     }
   }
 }
+
+/** A shorter limit than that of our pings would end the connection again and again. Servers before 14 have none. */
+const UNLIMITED_IDLENESS =
+  "SELECT set_config(name, '0', false) FROM pg_settings WHERE name = 'idle_session_timeout'";
 
 interface Notice {
   readonly channel: string;
