@@ -32,7 +32,7 @@ describeWithServers(['consul'], 'the Consul store', () => {
   });
   afterAll(() => server.stop());
 
-  itConforms(() => harness);
+  itConforms(() => harness, 200);
 });
 
 /** What the cases need of the names, spelled out once more: keys of theirs that are looked at consist of these. */
