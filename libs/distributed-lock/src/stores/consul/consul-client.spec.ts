@@ -82,6 +82,13 @@ describe('the connections to an agent', () => {
     await expect(client.ask(get, AbortSignal.timeout(30_000))).rejects.toThrow('longer than 4194304 bytes');
   });
 
+  it('are given back by an answer that begins another protocol', async () => {
+    await begin((incoming) => {
+      incoming.socket.end('HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n');
+    }, 2);
+    for (let i = 0; i < 3; i += 1) await expect(client.ask(get, never)).rejects.toThrow('without an answer');
+  });
+
   it('are kept for the answer alone once a command was sent that nobody waits for', async () => {
     let answer = (): void => undefined;
     const asked = await begin((_, outgoing) => void (answer = () => outgoing.end('late')), 2);

@@ -120,6 +120,7 @@ export class ConsulClient {
       const send = url.protocol === 'https:' ? httpsRequest : httpRequest;
       const sent = send(url, { method, headers, agent, signal });
       sent.once('response', resolve).on('error', reject);
+      sent.once('close', () => reject(new Error('the connection ended without an answer'))); // as after a status of 101
       sent.once('socket', (socket) => socket.setKeepAlive(true, TCP_KEEP_ALIVE_MS));
       sent.end(body && JSON.stringify(body));
     });
