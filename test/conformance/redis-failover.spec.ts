@@ -53,6 +53,7 @@ describeWithServers(['redis'], 'a failover of Redis', () => {
     await until('it hears of releases on the new master', async () => {
       const before = wakes;
       await (await one.acquire('w')).release();
+      await new Promise((resolve) => setTimeout(resolve, 100)); // the message comes beside the answer, before or after it
       return wakes > before && watch?.hears === true;
     });
     watch?.stop();
