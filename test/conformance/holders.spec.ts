@@ -1,10 +1,15 @@
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
 import { LockService } from 'nestjs-distributed-lock';
+import { createLockTables } from 'nestjs-distributed-lock/typeorm';
 
 import {
   describeWithServers,
   startEtcd,
+  startMariaDb,
+  startPostgres,
   startRedis,
   startStopping,
   startZooKeeper,
@@ -12,27 +17,31 @@ import {
   type TestServer,
 } from '../servers/index.js';
 import type { HolderAnswer, HolderOrder } from './holder-process.js';
-import { storeAt } from './store-at.js';
+import { lockDatabaseAt, storeAt } from './store-at.js';
 import { succeed } from './succession.js';
 
-/** Kinds of server whose client and leases are not an SQL database's, with a ttl that they all can keep. */
+/** Kinds of server and file that a lock of another process may be on, with a ttl that they all can keep. */
 const kinds = [
-  { kind: 'redis', start: () => startRedis() },
-  { kind: 'etcd', start: () => startEtcd() },
-  { kind: 'zookeeper', start: () => startZooKeeper() },
+  { title: 'redis', servers: ['redis'], start: () => startRedis() },
+  { title: 'etcd', servers: ['etcd'], start: () => startEtcd() },
+  { title: 'zookeeper', servers: ['zookeeper'], start: () => startZooKeeper() },
+  { title: 'the lease table on PostgreSQL', servers: ['postgres'], start: () => startPostgres() },
+  { title: 'the lease table on MariaDB', servers: ['mariadb'], start: () => startMariaDb() },
+  { title: 'the lease table in a SQLite file', servers: [], start: sqliteFile },
 ] as const;
 
 const TTL_MS = 2_000;
 const SCRIPT = join(__dirname, 'holder-process.ts');
 
-describe.each(kinds)('a process that holds a lock on $kind', ({ kind, start }) => {
-  describeWithServers([kind], 'and gets into trouble', () => {
-    let server: TestServer;
+describe.each(kinds)('a process that holds a lock on $title', ({ servers, start }) => {
+  describeWithServers(servers, 'and gets into trouble', () => {
+    let server: Pick<TestServer, 'url' | 'stop'>;
     let successor: LockService;
     let holder: StoppingProcess<HolderAnswer>;
 
     beforeAll(async () => {
       server = await start();
+      await layOutTables(server.url);
       successor = new LockService({ stores: { default: storeAt({ place: server.url }) } });
       await successor.open();
     });
@@ -63,3 +72,13 @@ describe.each(kinds)('a process that holds a lock on $kind', ({ kind, start }) =
     });
   });
 });
+
+async function sqliteFile(): Promise<Pick<TestServer, 'url' | 'stop'>> {
+  const folder = await mkdtemp(join(tmpdir(), 'holders-'));
+  return { url: join(folder, 'app.db'), stop: () => rm(folder, { recursive: true }) };
+}
+
+async function layOutTables(place: string): Promise<void> {
+  const dataSource = lockDatabaseAt({ place });
+  if (dataSource) await createLockTables(dataSource);
+}

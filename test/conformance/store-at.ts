@@ -10,7 +10,7 @@ import { DataSource } from 'typeorm';
 
 /** Where a child process of a test finds its store. */
 export interface StorePlace {
-  /** `redis://…`, `redlock:redis://…,redis://…,redis://…`, `postgres://…`, `http://…` for etcd, `zookeeper://…`, `consul:http://…`, or a path to a SQLite file. */
+  /** `redis://…`, `redlock:redis://…,redis://…,redis://…`, `postgres://…`, `mysql://…`, `http://…` for etcd, `zookeeper://…`, `consul:http://…`, or a path to a SQLite file. */
   readonly place: string;
   readonly enableWAL?: boolean;
 }
@@ -29,13 +29,19 @@ export function storeAt({ place, enableWAL = true }: StorePlace): LockStore {
     const url = place.replace('+getlock', '');
     return mysqlNamedLockStore({ dataSource: new DataSource({ type: 'mariadb', url }) });
   }
-  if (place.startsWith('postgres:')) {
-    return typeormStore({ dataSource: new DataSource({ type: 'postgres', url: place }) });
-  }
+  return typeormStore({ dataSource: leaseDatabaseAt({ place, enableWAL }) });
+}
+
+/** Where the lease table of a place is; undefined if the place is no database. */
+export function lockDatabaseAt(at: StorePlace): DataSource | undefined {
+  return /^(?:postgres:|mysql:|\/)/.test(at.place) ? leaseDatabaseAt(at) : undefined;
+}
+
+function leaseDatabaseAt({ place, enableWAL = true }: StorePlace): DataSource {
+  if (place.startsWith('postgres:')) return new DataSource({ type: 'postgres', url: place });
+  if (place.startsWith('mysql:')) return new DataSource({ type: 'mariadb', url: place });
   const driver: unknown = createRequire(import.meta.url)('libsql');
-  return typeormStore({
-    dataSource: new DataSource({ type: 'better-sqlite3', driver, database: place, enableWAL }),
-  });
+  return new DataSource({ type: 'better-sqlite3', driver, database: place, enableWAL });
 }
 
 function consulAt({ origin, searchParams }: URL): LockStore {

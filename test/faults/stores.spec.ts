@@ -1,68 +1,21 @@
 import { randomUUID } from 'node:crypto';
 
 import { Redis } from 'ioredis';
-import { LockService, type LockEvent, type LockStore } from 'nestjs-distributed-lock';
-import { consulStore } from 'nestjs-distributed-lock/consul';
-import { etcdStore } from 'nestjs-distributed-lock/etcd';
+import { LockService, type LockEvent } from 'nestjs-distributed-lock';
 import { redisStore } from 'nestjs-distributed-lock/redis';
-import { createLockTables, typeormStore } from 'nestjs-distributed-lock/typeorm';
-import { zookeeperStore } from 'nestjs-distributed-lock/zookeeper';
-import { DataSource } from 'typeorm';
 
 import { itRunsBeside } from '../conformance/beside.js';
 import {
   describeWithServers,
-  startConsul,
-  startEtcd,
-  startPostgres,
   startProxy,
   startRedis,
-  startZooKeeper,
   type TcpProxy,
   type TestServer,
 } from '../servers/index.js';
 import { Lateness } from './lateness.js';
-
-/** A kind of server, and how a store reaches it on a port of this machine. */
-interface Kind {
-  readonly kind: 'redis' | 'postgres' | 'etcd' | 'zookeeper' | 'consul';
-  start(): Promise<TestServer>;
-  storeAt(port: number): LockStore;
-}
+import { storeKinds } from './store-kinds.js';
 
 const TTL_MS = 3_000;
-
-const kinds: readonly Kind[] = [
-  {
-    kind: 'redis',
-    start: () => startRedis(),
-    storeAt: (port) => redisStore({ url: `redis://127.0.0.1:${port}` }),
-  },
-  {
-    kind: 'postgres',
-    async start() {
-      const server = await startPostgres();
-      await createLockTables(databaseAt(server.port));
-      return server;
-    },
-    storeAt: (port) => typeormStore({ dataSource: databaseAt(port) }),
-  },
-  {
-    kind: 'etcd',
-    start: () => startEtcd(),
-    storeAt: (port) => etcdStore({ hosts: `http://127.0.0.1:${port}` }),
-  },
-  {
-    kind: 'zookeeper',
-    start: () => startZooKeeper(),
-    storeAt: (port) => zookeeperStore({ hosts: `127.0.0.1:${port}` }),
-  },
-  {
-    kind: 'consul',
-    start: () => startConsul(),
-    storeAt: (port) => consulStore({ url: `http://127.0.0.1:${port}` }),
-  },
-];
 
 /** What one test has of its own, so that it can run beside the others. */
 interface Bench {
@@ -167,7 +120,7 @@ const tests: readonly Test[] = [
   ],
 ];
 
-describe.each(kinds)('the network between a process and its $kind', ({ kind, start, storeAt }) => {
+describe.each(storeKinds)('the network between a process and its $kind', ({ kind, start, storeAt }) => {
   describeWithServers([kind], 'may fail', () => {
     let server: TestServer;
 
@@ -218,10 +171,6 @@ describeWithServers(['redis'], "an application's own ioredis client with its def
     await server.stop();
   });
 });
-
-function databaseAt(port: number): DataSource {
-  return new DataSource({ type: 'postgres', url: `postgres://postgres@127.0.0.1:${port}/postgres` });
-}
 
 function typesOf(events: readonly LockEvent[]): string[] {
   return events.map(({ type }) => type);
