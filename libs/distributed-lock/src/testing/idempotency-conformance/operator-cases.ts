@@ -144,12 +144,12 @@ export const operatorCases: readonly IdempotencyConformanceCase[] = [
           await settle(one, claim, done('1', 20));
         }
         await pause(150);
-        const batches = [
-          await other.purge(3, PATIENCE_MS),
-          await one.purge(3, PATIENCE_MS),
-          await one.purge(3, PATIENCE_MS),
-        ];
-        assert.deepEqual(batches, harness.purgesItself ? [0, 0, 0] : [3, 2, 0]);
+        const batches = [await other.purge(3, PATIENCE_MS)];
+        while (batches.at(-1) !== 0) batches.push(await one.purge(3, PATIENCE_MS));
+        assert.ok(Math.max(...batches) <= 3, `batches of ${batches.join(', ')}`);
+        const deleted = batches.reduce((sum, count) => sum + count);
+        // Records of others in the same place may have expired meanwhile.
+        assert.ok(harness.purgesItself ? deleted === 0 : deleted >= expired.length, `${deleted} deleted`);
         const states = await Promise.all(alive.map(({ id }) => stateOf(one, id)));
         assert.deepEqual(states, ['running', 'done', 'abandoned', 'lapsed']);
         assert.equal((await ask(one, claimOn(alive[0].id))).kind, 'running');
