@@ -40,10 +40,15 @@ describeWithServers(['etcd'], 'the etcd store on its server', () => {
     const held = Array.from({ length: 100 }, (_, i): Claim => ({ ...claim, key: `invoice:${i}` }));
     for (const each of held.slice(1)) await store.tryAcquire(each, PATIENCE_MS);
     await counted.tryAcquire(held[0] as Claim, PATIENCE_MS);
-    await counted.renew(held, PATIENCE_MS);
+    expect(new Set(await counted.renew(held, PATIENCE_MS))).toEqual(new Set(['renewed']));
     await counted.tryAcquire({ ...claim, key: 'invoice:7', ownerId: 'b' }, PATIENCE_MS);
     await counted.release({ ...claim, key: 'invoice:0', keepForMs: 0 }, PATIENCE_MS);
-    expect(proxy.commands.map((path) => path.replace('/v3/', ''))).toEqual([
+    const commands = proxy.commands.map((path) => path.replace('/v3/', ''));
+    // The gateway may leave leases of a batch out, which are then asked for again.
+    const once = commands.filter(
+      (command, i) => command !== 'lease/keepalive' || commands[i - 1] !== command,
+    );
+    expect(once).toEqual([
       ...['kv/txn', 'lease/grant', 'kv/txn'],
       ...['lease/keepalive', 'kv/txn'],
       ...['kv/txn', 'lease/timetolive'],

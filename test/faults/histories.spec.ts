@@ -5,6 +5,7 @@ import { LockService, memoryStore, type LockStore } from 'nestjs-distributed-loc
 import { itRunsBeside } from '../conformance/beside.js';
 import { SectionHistory } from '../conformance/section-history.js';
 import { describeWithServers, startProxy, type TcpProxy, type TestServer } from '../servers/index.js';
+import { sessionLockKinds } from './session-lock-kinds.js';
 import { storeKinds } from './store-kinds.js';
 
 const TTL_MS = 2_000;
@@ -14,13 +15,22 @@ const SECTIONS = 12;
 /** What an owner may be told in trouble: that its lease is lost, or that nobody knows. */
 const TROUBLE = /^(?:LEASE_LOST|STORE_UNAVAILABLE|LOCK_TIMEOUT)$/;
 
+const kinds = [
+  ...storeKinds.map(({ kind, start, storeAt }) => ({ title: kind, start, storeAt })),
+  ...sessionLockKinds.map((kind) => ({
+    title: kind.title,
+    start: () => kind.start(),
+    storeAt: (port: number) => kind.store(kind.dataSource(port)),
+  })),
+];
+
 describeWithServers(
   storeKinds.map(({ kind }) => kind),
   'owners of one key, and tokens, while their server is frozen for two ttls, restarts and is cut off',
   () => {
     itRunsBeside(
-      storeKinds.map(({ kind, start, storeAt }) => ({
-        name: `are one at a time and rise on ${kind}, and the key is free within two ttls and a second after the last`,
+      kinds.map(({ title, start, storeAt }) => ({
+        name: `are one at a time and rise on ${title}, and the key is free within two ttls and a second after the last`,
         run: async () => {
           const server = await start();
           try {

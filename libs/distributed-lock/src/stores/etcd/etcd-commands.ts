@@ -1,4 +1,4 @@
-import { isLeaseGone, isLeaseTaken } from './gateway-answer.js';
+import { EtcdError, isLeaseGone, isLeaseTaken } from './gateway-answer.js';
 import type { Gateway } from './gateway.js';
 
 /** What is at a key. Numbers of etcd travel as decimal strings; ids of leases stay so. */
@@ -18,7 +18,7 @@ export interface TakenKey {
 
 /** The commands of etcd that a lock is made of, with its answers read strictly. */
 export class EtcdCommands {
-  constructor(private readonly gateway: Gateway) {}
+  constructor(private readonly gateway: Pick<Gateway, 'ask' | 'askEach'>) {}
 
   /** What is at each key, agreed by a majority. At most 100 keys: etcd takes 128 operations in one transaction. */
   async read(keys: readonly string[], signal: AbortSignal): Promise<(KeyRecord | null)[]> {
@@ -63,11 +63,20 @@ export class EtcdCommands {
     }
   }
 
-  /** Begins leases anew. @returns for how many seconds each is kept; 0 for those that have ended */
+  /**
+   * Begins leases anew, and asks again for those that were left without an answer: they have not ended.
+   *
+   * @returns for how many seconds each is kept; 0 for those that have ended
+   */
   async keepAlive(leaseIds: readonly string[], signal: AbortSignal): Promise<number[]> {
-    const commands = leaseIds.map((ID) => ({ ID }));
-    const answers = await this.gateway.askEach('lease/keepalive', commands, signal);
-    const kept = new Map(answers.map((answer) => [(answer as LeaseAnswer).ID, secondsIn(answer)]));
+    const kept = new Map<string, number>();
+    for (let missing = leaseIds; missing.length > 0; missing = leaseIds.filter((id) => !kept.has(id))) {
+      const commands = missing.map((ID) => ({ ID }));
+      const answers = await this.gateway.askEach('lease/keepalive', commands, signal);
+      for (const answer of answers) kept.set(String((answer as LeaseAnswer).ID), secondsIn(answer));
+      if (!missing.some((id) => kept.has(id)))
+        throw new EtcdError('lease/keepalive was answered for none of its leases', undefined);
+    }
     return leaseIds.map((leaseId) => Math.max(0, kept.get(leaseId) ?? 0));
   }
 

@@ -56,7 +56,10 @@ export class Gateway {
     return answer;
   }
 
-  /** One answer for each of `commands`, in order: for the streaming calls, which take several in one request. */
+  /**
+   * An answer for each of `commands`, in order, for the streaming calls, which take several in one request. The last ones may
+   * be missing: the gateway's HTTP server stops reading a request that comes in pieces once it has begun to answer it.
+   */
   async askEach(path: string, commands: readonly object[], signal: AbortSignal): Promise<object[]> {
     const body = commands.map((command) => JSON.stringify(command)).join('\n');
     const answers = await this.#withLogin((token) => this.#post(path, body, token, signal), signal);
