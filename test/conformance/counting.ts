@@ -2,6 +2,7 @@ import { execFile } from 'node:child_process';
 import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
 
 import type { CountedSection, CountingOrder } from './counting-process.js';
@@ -46,6 +47,34 @@ export function startCounting(where: Pick<CountingOrder, 'place' | 'enableWAL'>,
     },
     remove: () => rmSync(folder, { recursive: true }),
   };
+}
+
+export interface Restartable {
+  kill(): Promise<void>;
+  start(): Promise<void>;
+}
+
+/** Counts while the server is killed and comes back with its data, and expects that nothing was lost. */
+export async function countThroughRestart(
+  where: Pick<CountingOrder, 'place'>,
+  crowd: Crowd,
+  server: Restartable,
+): Promise<void> {
+  const counting = startCounting(where, crowd);
+  try {
+    let ended = false;
+    const watched = counting.ended.finally(() => (ended = true));
+    while (counting.sections() < 10 && !ended) await sleep(5);
+    await server.kill();
+    const countedBefore = counting.sections();
+    await sleep(700);
+    expect(counting.sections() - countedBefore).toBeLessThanOrEqual(1); // the one that was inside may finish
+    await server.start();
+    await watched;
+    counting.expectExact();
+  } finally {
+    counting.remove();
+  }
 }
 
 /** Nobody begins before all have connected, which takes much longer than the counting itself. */

@@ -13,16 +13,11 @@ import {
   IdempotencyOutcomeUnknownError,
 } from './idempotency-errors.js';
 import type { ResolvedOptions } from './idempotency-options.js';
-import type {
-  ClaimAnswer,
-  Claimed as ClaimedAnswer,
-  RecordClaim,
-  StoredResult,
-} from './idempotency-store.js';
+import type { ClaimAnswer, Claimed, RecordClaim, StoredResult } from './idempotency-store.js';
 import { OwnedRecord, type CallContext } from './owned-record.js';
 
 /** Either this call's turn, or somebody's answer. */
-export type Claimed =
+export type ClaimOutcome =
   | { readonly kind: 'owned'; readonly record: OwnedRecord }
   | { readonly kind: 'done'; readonly result: StoredResult };
 
@@ -76,7 +71,7 @@ export class Claiming {
    *
    * @throws {IdempotencyInProgressError | IdempotencyKeyReusedError | IdempotencyOutcomeUnknownError | StoreUnavailableError}
    */
-  async conclude(first: ClaimAnswer | undefined): Promise<Claimed> {
+  async conclude(first: ClaimAnswer | undefined): Promise<ClaimOutcome> {
     const { context, rules } = this;
     for (let said = first; ; said = await this.ask()) {
       const answer = this.#believed(said);
@@ -96,7 +91,7 @@ export class Claiming {
     }
   }
 
-  #owned(answer: ClaimedAnswer): OwnedRecord {
+  #owned(answer: Claimed): OwnedRecord {
     const { attempt, fence, takenOver } = answer;
     this.context.tell({ type: 'claimed', attempt, fence, takenOver });
     return new OwnedRecord(this.context, this.#ownerId, answer, this.#sentAtMs);

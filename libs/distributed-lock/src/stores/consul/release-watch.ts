@@ -1,4 +1,4 @@
-import { jittered, withDeadline, type KeyWatch } from '../../core/index.js';
+import { jittered, pause, systemClock, withDeadline, type KeyWatch } from '../../core/index.js';
 import type { ConsulCommands } from './consul-commands.js';
 
 /** A query that hears nothing is asked anew after this time, so that a connection which broke in silence is noticed. */
@@ -116,7 +116,7 @@ class WatchedKey {
     ) {
       const heard = await this.#hear(signal);
       if (heard) delayMs = FIRST_RECONNECT_MS;
-      await sleep(jittered(delayMs), signal);
+      await pause(systemClock, { timeoutMs: jittered(delayMs), signals: [signal] });
     }
   }
 
@@ -130,7 +130,7 @@ class WatchedKey {
         if (!this.hears || seen.free) this.ring();
         this.hears = true;
         index = seen.index < index ? 0 : seen.index; // it fell: the servers were restored, and would not answer for long
-        if (seen.free) await sleep(jittered(BETWEEN_LOOKS_MS), signal);
+        if (seen.free) await pause(systemClock, { timeoutMs: jittered(BETWEEN_LOOKS_MS), signals: [signal] });
       }
     } catch {
       // The core asks by itself meanwhile.
@@ -146,17 +146,4 @@ class WatchedKey {
       this.commands.readChange(this.name, query, AbortSignal.any([stop, late])),
     );
   }
-}
-
-function sleep(durationMs: number, signal: AbortSignal): Promise<void> {
-  return new Promise((resolve) => {
-    const end = (): void => {
-      clearTimeout(timer);
-      signal.removeEventListener('abort', end);
-      resolve();
-    };
-    const timer = setTimeout(end, durationMs);
-    signal.addEventListener('abort', end);
-    if (signal.aborted) end();
-  });
 }

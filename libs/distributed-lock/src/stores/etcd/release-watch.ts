@@ -1,6 +1,6 @@
 import type { IncomingMessage } from 'node:http';
 
-import { jittered, type KeyWatch } from '../../core/index.js';
+import { jittered, pause, systemClock, type KeyWatch } from '../../core/index.js';
 import { base64 } from './etcd-commands.js';
 import { parseLine } from './gateway-answer.js';
 import type { Gateway } from './gateway.js';
@@ -76,7 +76,7 @@ export class ReleaseWatch {
       const began = await this.#follow(signal).catch(() => false); // the core asks by itself meanwhile
       if (!signal.aborted) this.#hears = false;
       delayMs = began ? FIRST_RECONNECT_MS : Math.min(delayMs * 2, LONGEST_RECONNECT_MS);
-      await sleep(jittered(delayMs), signal);
+      await pause(systemClock, { timeoutMs: jittered(delayMs), signals: [signal] });
     }
   }
 
@@ -119,17 +119,4 @@ export function afterPrefix(prefix: string): Uint8Array {
   const bytes = Buffer.from(prefix); // UTF-8 has no byte 0xff: the last one can always be raised
   bytes[bytes.length - 1] = (bytes[bytes.length - 1] as number) + 1;
   return bytes;
-}
-
-function sleep(durationMs: number, signal: AbortSignal): Promise<void> {
-  return new Promise((resolve) => {
-    const end = (): void => {
-      clearTimeout(timer);
-      signal.removeEventListener('abort', end);
-      resolve();
-    };
-    const timer = setTimeout(end, durationMs);
-    signal.addEventListener('abort', end);
-    if (signal.aborted) end();
-  });
 }
