@@ -119,6 +119,23 @@ describeWithServers(['postgres'], 'releases of the lease table in PostgreSQL', (
     },
   );
 
+  it('are not relied on while the server is frozen, and are heard again when it goes on', async () => {
+    const holder = storeAt(server.port);
+    await holder.tryAcquire(claim, PATIENCE_MS);
+    const watch = watchOf(storeAt(server.port), claim.key);
+    await until('it listens', () => watch.hears);
+    server.pause();
+    try {
+      await until('the silence is noticed', () => !watch.hears);
+    } finally {
+      server.resume();
+    }
+    await until('it listens again', () => watch.hears);
+    const before = watch.wakes;
+    await release(holder);
+    await until('the release is heard', () => watch.wakes > before);
+  });
+
   it('are heard on one connection, whatever limit a role has for idle ones', async () => {
     const role = await roleWith({ idleMs: 200 });
     const watch = watchOf(storeAt(server.port, role), claim.key);
