@@ -1,6 +1,9 @@
+import { setTimeout as pause } from 'node:timers/promises';
+
 import { LockService, type Claim, type LockStore } from 'nestjs-distributed-lock';
 import { zookeeperStore, type ZooKeeperStoreOptions } from 'nestjs-distributed-lock/zookeeper';
 
+import { eventually } from '../servers/eventually.js';
 import { freePort } from '../servers/free-port.js';
 import { describeWithServers, startProxy, startZooKeeper, type TestServer } from '../servers/index.js';
 import { ZooKeeperAdmin } from './zookeeper-admin.js';
@@ -113,6 +116,33 @@ describeWithServers(['zookeeper'], 'the ZooKeeper store on its server', () => {
     await (await service.acquire(claim.key, { waitMs: 5_000 })).release();
   });
 
+  it('asks again where a connection fell silent: what is held is renewed, what has ended is lost, in the same call', async () => {
+    const proxy = await startProxy(server.port);
+    ends.push(() => proxy.stop());
+    const silent = storeAt({ hosts: `127.0.0.1:${proxy.port}` });
+    await silent.tryAcquire(claim, PATIENCE_MS);
+    proxy.dropReplies(1);
+    expect(await silent.renew([claim], PATIENCE_MS)).toEqual(['renewed']);
+    await store.release({ ...claim, keepForMs: 0 }, PATIENCE_MS);
+    proxy.dropReplies(1);
+    expect(await silent.renew([claim], PATIENCE_MS)).toEqual(['lost']);
+    await silent.tryAcquire(claim, PATIENCE_MS);
+    proxy.dropReplies(1);
+    expect(await silent.release({ ...claim, keepForMs: 0 }, PATIENCE_MS)).toBe('released');
+    expect(await admin.has(PATH)).toBe(false);
+  });
+
+  it('answers a renewal that crosses a release on another connection, in each of 1 000 rounds (C080)', async () => {
+    const other = storeAt();
+    for (let round = 0; round < 1_000; round += 1) {
+      const owner = { ...claim, ownerId: `${round}` };
+      await store.tryAcquire(owner, PATIENCE_MS);
+      const crossing = other.renew([owner], PATIENCE_MS);
+      const released = await store.release({ ...owner, keepForMs: 0 }, PATIENCE_MS);
+      expect([await crossing, released]).toEqual([[expect.stringMatching(/^(renewed|lost)$/)], 'released']);
+    }
+  });
+
   it('is not confused by a lost answer to any of its commands, and leaves no node behind (C090)', async () => {
     await Promise.all(Array.from({ length: 14 }, (_, place) => useWithout(place)));
     expect(await admin.children('/locks')).toEqual([]);
@@ -214,19 +244,3 @@ describeWithServers(['zookeeper'], 'the ZooKeeper store on its server', () => {
     return Number(/^Connections: (\d+)$/m.exec(await admin.word('srvr'))?.[1]);
   }
 });
-
-async function eventually<T>(expectation: () => Promise<T>): Promise<T> {
-  const startedAtMs = performance.now();
-  for (;;) {
-    try {
-      return await expectation();
-    } catch (error) {
-      if (performance.now() - startedAtMs > PATIENCE_MS) throw error;
-      await pause(50);
-    }
-  }
-}
-
-function pause(durationMs: number): Promise<void> {
-  return new Promise((resolve) => setTimeout(resolve, durationMs));
-}

@@ -109,17 +109,23 @@ export class HoldSession implements Slotted {
 /** Of two that use one session, each ends the other's connection by coming back; one of them has to be first. */
 const TRIES = 6;
 const LONGEST_PAUSE_MS = 30;
+/** How long the first try waits for its answers, and each further one twice as long: a slow server is only slow. */
+const FIRST_PATIENCE_MS = 500;
 
 /**
  * Does again what is the same when it is done twice: a kept connection may have broken long ago, and somebody else may use
  * the session, which ends it.
+ *
+ * Silence counts as broken. Of two connections that come into a session at once the server may forget one without closing
+ * it; when the session has ended, it drops what arrives there and says nothing (`ZooKeeperServer.submitRequestNow`).
  */
-export async function again<T>(signal: AbortSignal, step: () => Promise<T>): Promise<T> {
+export async function again<T>(signal: AbortSignal, step: (signal: AbortSignal) => Promise<T>): Promise<T> {
   for (let tries = 1; ; tries += 1) {
+    const silence = AbortSignal.timeout(FIRST_PATIENCE_MS * 2 ** (tries - 1));
     try {
-      return await step();
+      return await step(AbortSignal.any([signal, silence]));
     } catch (error) {
-      const broken = error instanceof ConnectionLost || isMoved(error);
+      const broken = error instanceof ConnectionLost || isMoved(error) || silence.aborted;
       if (!broken || signal.aborted || tries === TRIES) throw error;
       if (tries > 1) await new Promise((resolve) => setTimeout(resolve, Math.random() * LONGEST_PAUSE_MS));
     }

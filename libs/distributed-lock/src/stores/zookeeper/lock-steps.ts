@@ -83,5 +83,6 @@ export async function endSession(connection: ZkConnection, signal: AbortSignal):
 }
 
 function sessionError(error: unknown): unknown {
-  return hasZkCode(error, ZkCode.sessionExpired) ? new SessionEnded() : error;
+  const ended = hasZkCode(error, ZkCode.sessionExpired) || hasZkCode(error, ZkCode.sessionUnknown);
+  return ended ? new SessionEnded() : error;
 }

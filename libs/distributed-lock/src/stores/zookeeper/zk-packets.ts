@@ -20,6 +20,8 @@ export const ZkCode = {
   noNode: -101,
   noAuth: -102,
   nodeExists: -110,
+  /** Said for a session that is gone; one that is about to go is called expired. */
+  sessionUnknown: -12,
   sessionExpired: -112,
   sessionMoved: -118,
   authFailed: -115,

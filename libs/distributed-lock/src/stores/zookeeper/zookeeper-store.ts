@@ -97,7 +97,7 @@ class ZooKeeperStore implements LockStore {
       if (!session) return 'not-owner';
       const owned = await this.#owns(session, request, undefined, signal);
       // Ended already means: by us, and the answer was lost; or it ran out just now, and was ours until then.
-      await again(signal, () => session.use(undefined, signal, (each) => endSession(each, signal))).catch(
+      await again(signal, (one) => session.use(undefined, one, (each) => endSession(each, one))).catch(
         (error: unknown) => {
           if (!isSessionEnded(error)) throw error;
         },
@@ -203,8 +203,8 @@ class ZooKeeperStore implements LockStore {
   ): Promise<boolean> {
     const path = this.#pathOf(owner);
     try {
-      return await again(signal, () =>
-        session.use(timeoutMs, signal, (connection) => askOwnNode(connection, path, signal)),
+      return await again(signal, (one) =>
+        session.use(timeoutMs, one, (connection) => askOwnNode(connection, path, one)),
       );
     } catch (error) {
       if (!isSessionEnded(error)) throw error;
