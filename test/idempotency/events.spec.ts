@@ -16,6 +16,9 @@ import {
   type IdempotentCallEvent,
   type LockEvent,
 } from 'nestjs-distributed-lock';
+import { ManualClock } from 'nestjs-distributed-lock/testing';
+
+const LEASE_MS = 60_000;
 
 class Money {
   readonly amount = 1;
@@ -26,23 +29,26 @@ class Billing {
   body: (id: string, amount: number) => unknown = () => 'done';
 
   @Locked('invoice:<id>')
-  @Idempotent('payout:<id>', { leaseMs: 60, onCrash: 'reject', waitMs: 0 })
+  @Idempotent('payout:<id>', { leaseMs: LEASE_MS, onCrash: 'reject', waitMs: 0 })
   async pay(id: string, amount = 1): Promise<unknown> {
     return Promise.resolve(this.body(id, amount));
   }
 }
 
 let app: TestingModule;
+/** No lease ends, and none is renewed, before a test says so. */
+let clock: ManualClock;
 let store: IdempotencyStore;
 let billing: Billing;
 let told: IdempotencyEvent[];
 let seen: ApplicationEvent[];
 
 beforeEach(async () => {
-  store = memoryIdempotencyStore();
+  clock = new ManualClock();
+  store = memoryIdempotencyStore({ clock });
   [told, seen] = [[], []];
   const idempotency = { store, onEvent: (event: IdempotencyEvent) => void told.push(event) };
-  const imports = [DistributedLockModule.forRoot({ store: memoryStore(), idempotency })];
+  const imports = [DistributedLockModule.forRoot({ store: memoryStore({ clock }), idempotency, clock })];
   app = await Test.createTestingModule({ imports, providers: [Billing] }).compile();
   await app.init();
   billing = app.get(Billing);
@@ -115,7 +121,8 @@ describe('the stream of events', () => {
         jest.spyOn(store, 'renew').mockResolvedValue('lost');
         billing.body = async () => {
           const { signal } = currentAttempt() ?? {};
-          while (signal?.aborted === false) await new Promise(setImmediate);
+          await clock.advance(LEASE_MS / 3); // a renewal
+          expect(signal?.aborted).toBe(true);
           await app.get(IdempotencyService).forget('payout:1');
         };
         await billing.pay('1');
@@ -152,7 +159,7 @@ describe('the stream of events', () => {
         jest.spyOn(store, 'settle').mockResolvedValueOnce('settled');
         billing.body = () => Promise.reject(new Error('crashed'));
         await billing.pay('1').catch(codeOf);
-        await new Promise((resolve) => setTimeout(resolve, 80)); // its lease ends
+        clock.block(LEASE_MS);
         return billing.pay('1');
       },
       ['idempotency-claimed', 'idempotency-failed', 'idempotency-outcome-unknown'],

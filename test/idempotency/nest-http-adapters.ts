@@ -11,7 +11,7 @@ import {
 } from '@nestjs/common';
 import { FastifyAdapter } from '@nestjs/platform-fastify';
 import { Test } from '@nestjs/testing';
-import type { IdempotencyModuleOptions } from 'nestjs-distributed-lock';
+import type { Clock, IdempotencyModuleOptions } from 'nestjs-distributed-lock';
 import { LockTesting } from 'nestjs-distributed-lock/testing';
 
 const ADAPTERS = ['Express', 'Fastify'] as const;
@@ -56,6 +56,7 @@ export interface AppParts {
   readonly controllers: readonly Type[];
   readonly providers?: readonly Provider[];
   readonly idempotency?: IdempotencyModuleOptions;
+  readonly clock?: Clock;
   readonly configure?: (app: INestApplication) => void;
 }
 
@@ -80,9 +81,9 @@ export class HttpApp {
   private constructor(readonly nest: INestApplication) {}
 
   static async start(adapter: Adapter, parts: AppParts): Promise<HttpApp> {
-    const { controllers, providers = [], idempotency, configure } = parts;
+    const { controllers, providers = [], idempotency, clock, configure } = parts;
     const metadata: ModuleMetadata = {
-      imports: [LockTesting.module(idempotency ? { idempotency } : {})],
+      imports: [LockTesting.module({ clock, ...(idempotency && { idempotency }) })],
       controllers: [...controllers],
       providers: [Calls, ...providers],
     };

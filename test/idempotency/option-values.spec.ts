@@ -85,9 +85,9 @@ describe('C042: options of idempotent calls', () => {
     const claim = jest.spyOn(store, 'claim');
     const service = new IdempotencyService({ store, defaults: { leaseMs: 5_000 } });
     await service.runOnce('1', { leaseMs: undefined }, () => 1);
-    await service.runOnce('2', { leaseMs: 70 }, () => 1);
+    await service.runOnce('2', { leaseMs: 70_000 }, () => 1);
     await service.runOnce('3', {}, () => service.runOnce('4', { waitMs: 0 }, () => 1));
-    expect(claim.mock.calls.map(([{ leaseMs }]) => leaseMs)).toEqual([5_000, 70, 5_000, 5_000]);
+    expect(claim.mock.calls.map(([{ leaseMs }]) => leaseMs)).toEqual([5_000, 70_000, 5_000, 5_000]);
     await service.close();
   });
 });

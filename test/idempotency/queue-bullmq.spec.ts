@@ -164,7 +164,7 @@ describeWithServers(['redis'], 'a consumer of BullMQ with @Idempotent', () => {
     payouts.gate.catch(() => undefined);
     work();
     const job = await add('6', PATIENT);
-    await until(() => news.length === 2);
+    await until(() => news.length >= 2); // it goes on failing until somebody looks
     payouts.gate = Promise.resolve();
     await expect(resultOf(job)).resolves.toMatchObject({ invoice: '6' });
     const attempts = news.map((one) => (one.type === 'begun' ? one.attempt : 0)).filter(Boolean);

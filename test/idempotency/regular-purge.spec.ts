@@ -114,8 +114,9 @@ describe('the regular purge', () => {
     ['it is Infinity', tableLike(() => Promise.resolve(0)), Infinity],
   ])('is off where %s', async (_, store, purgeEveryMs) => {
     const purge = jest.spyOn(store, 'purge');
-    const app = await appWith({ store, purgeEveryMs });
-    await sleep(30);
+    const clock = new ManualClock();
+    const app = await appWith({ store, purgeEveryMs }, { clock });
+    await clock.advance(60_000);
     expect(purge).not.toHaveBeenCalled();
     await app.close();
   });

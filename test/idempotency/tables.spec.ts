@@ -2,7 +2,6 @@ import { IdempotencyService, type IdempotencyStore } from 'nestjs-distributed-lo
 import { createIdempotencyTable, typeormIdempotencyStore } from 'nestjs-distributed-lock/typeorm';
 import { DataSource } from 'typeorm';
 
-import { freePort } from '../servers/free-port.js';
 import { describeWithServers } from '../servers/index.js';
 import { ask, assertDone, claimOn, done, lapsed, newId, PATIENCE_MS, settle, take } from './record-steps.js';
 import {
@@ -195,7 +194,7 @@ describeWithServers(['postgres'], 'PostgreSQL', () => {
     });
 
     it('calls a database that does not answer unavailable, at boot as in a call', async () => {
-      const dataSource = new DataSource({ type: 'postgres', host: '127.0.0.1', port: await freePort() });
+      const dataSource = new DataSource({ type: 'postgres', host: '127.0.0.1', port: 1 }); // where nobody ever listens
       const away = typeormIdempotencyStore({ dataSource });
       await expect(away.open?.()).rejects.toMatchObject({ code: 'STORE_UNAVAILABLE' });
       const calls = new IdempotencyService({ store: away });
