@@ -15,6 +15,9 @@ const PATIENCE_MS = 1_000;
 const WIPE_ODDS = 0.02;
 const ROUND_MS = 8;
 const KEY = 'k';
+/** Each run goes on until it has seen so many of both: from the second loss on, a server has come back before. */
+export const FEWEST_ACQUIRED = 6;
+export const FEWEST_WIPED = 2;
 
 export interface AmnesiaOutcome {
   readonly seed: number;
@@ -24,7 +27,7 @@ export interface AmnesiaOutcome {
   readonly faults: readonly string[];
 }
 
-/** Runs for as long as that on the clock by which servers are kept out, all runs beside each other. */
+/** Runs for at least as long as that on the clock by which servers are kept out, all runs beside each other. */
 export async function runAmnesia(
   setting: Setting,
   seeds: readonly number[],
@@ -87,7 +90,7 @@ class AmnesiaWorld implements World {
   }
 
   async #contend(store: LockStore, dice: Dice): Promise<void> {
-    while (performance.now() < this.endsAtMs) {
+    while (performance.now() < this.endsAtMs || !this.#hasSeenEnough) {
       const claim = { key: KEY, ownerId: `${dice.below(2 ** 31)}`, ttlMs: TTL_MS };
       const askedAt = this.#adversary.steps;
       const answer = await store.tryAcquire(claim, PATIENCE_MS).catch(() => null);
@@ -98,6 +101,10 @@ class AmnesiaWorld implements World {
       await pause(dice.below(20));
     }
     this.#contending -= 1;
+  }
+
+  get #hasSeenEnough(): boolean {
+    return this.#history.length >= FEWEST_ACQUIRED && this.#wiped >= FEWEST_WIPED;
   }
 
   async #allVote(): Promise<boolean> {

@@ -2,6 +2,10 @@ import { setImmediate as turn } from 'node:timers/promises';
 
 import type { Adversary, Command } from './adversary.js';
 
+/** Servers answer in their own time, also while the clocks of a test stand still: taken before fakes are put in its place. */
+const nowMs = performance.now.bind(performance);
+const LONGEST_WAIT_MS = 60_000;
+
 /** Which command is meant. */
 export type Which = Pick<Command, 'script' | 'server' | 'owner'>;
 
@@ -30,6 +34,16 @@ export class DirectedNetwork {
     await settle();
   }
 
+  /** What an owner writes back arrives, until it has been told what came of its acquisition. */
+  async deliverRaises(owner: string, told: Promise<unknown>): Promise<void> {
+    let over = false;
+    void told.finally(() => (over = true));
+    for (; !over; await turn()) {
+      const raise = this.adversary.pending.find((each) => each.script === 'raise' && each.owner === owner);
+      if (raise) await this.deliver(raise);
+    }
+  }
+
   async #take(which: Which): Promise<Command> {
     const { pending } = this.adversary;
     const find = (): number =>
@@ -37,7 +51,8 @@ export class DirectedNetwork {
         ({ script, server, owner }) =>
           script === which.script && server === which.server && owner === which.owner,
       );
-    for (let i = 0; i < 200 && find() < 0; i += 1) await settle();
+    const givesUpAtMs = nowMs() + LONGEST_WAIT_MS;
+    while (find() < 0 && nowMs() < givesUpAtMs) await turn();
     const [command] = find() < 0 ? [] : pending.splice(find(), 1);
     if (!command) throw new Error(`nobody sent ${JSON.stringify(which)}`);
     return command;

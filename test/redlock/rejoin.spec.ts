@@ -6,7 +6,8 @@ import { describeWithServers, startRedis, type RedisServer } from '../servers/in
 
 /** The longest acquisition, which is longer than all leases here. */
 const KEPT_OUT_MS = 5_000;
-const PATIENCE_MS = 1_000;
+/** As long as an acquisition may take at most: nobody is to give up because the machine is slow. */
+const PATIENCE_MS = 5_000;
 const NODE = 'redlock:server';
 const claim = { key: 'k', ownerId: 'x', ttlMs: 4_000 };
 
@@ -70,12 +71,14 @@ describeWithServers(['redis'], 'a Redlock server that lost its data', () => {
     { what: 'lets a second owner in if it votes at once (positive control)', letIn: true },
   ])('$what while the first one has its lease', async ({ letIn }) => {
     await servers[2]?.kill();
-    expect(await store.tryAcquire(claim, PATIENCE_MS)).toMatchObject({ kind: 'granted' }); // by servers 0 and 1
+    const held = { ...claim, ttlMs: 60_000 }; // it does not end while a server starts, however slow the machine is
+    expect(await store.tryAcquire(held, PATIENCE_MS)).toMatchObject({ kind: 'granted' }); // by servers 0 and 1
     await servers[2]?.start();
     await raw[2]?.ping(); // connected again
     await raw[0]?.flushall();
     if (letIn) await raw[0]?.hset(NODE, { servers: 3, high: 0, longestMs: 0 });
     const another = redlockStore({ urls: servers.map(({ url }) => url) });
+    await another.open?.();
     const answer = await another.tryAcquire({ ...claim, ownerId: 'y' }, PATIENCE_MS).catch(() => null);
     expect(answer?.kind === 'granted').toBe(letIn);
     await another.close();
@@ -99,7 +102,9 @@ describeWithServers(['redis'], 'a Redlock server that lost its data', () => {
     await expect(store.tryAcquire(claim, PATIENCE_MS)).rejects.toThrow(/has lost its data/);
     const lostAtMs = performance.now();
     await untilVoting(0, 1, 2);
-    expect(performance.now() - lostAtMs).toBeLessThan(KEPT_OUT_MS / 2);
+    expect(performance.now() - lostAtMs).toBeLessThan(KEPT_OUT_MS);
+    const longest = await Promise.all(raw.map((client) => client.hget(NODE, 'longestMs')));
+    expect(longest).toEqual(['0', '0', '0']); // whoever was kept out is let in with how long leases may be
     expect(await tokenOf('b')).toBeGreaterThan(before);
   });
 });

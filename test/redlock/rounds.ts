@@ -17,9 +17,15 @@ export async function runRounds(worlds: readonly World[], roundMs: number): Prom
     await Promise.all(working.map((world) => world.step()));
     jest.advanceTimersByTime(roundMs);
   }
-  let ended = false;
-  void Promise.all(worlds.map((world) => world.end())).finally(() => (ended = true));
-  for (; !ended; await turn()) jest.advanceTimersByTime(roundMs);
+  await whileTimePasses(Promise.all(worlds.map((world) => world.end())), roundMs);
+}
+
+/** Lets the stopped clocks go on, in real turns of the event loop, until `work` is over. */
+export async function whileTimePasses(work: Promise<unknown>, turnMs: number): Promise<void> {
+  let over = false;
+  const ended = work.finally(() => (over = true));
+  for (ended.catch(() => undefined); !over; await turn()) jest.advanceTimersByTime(turnMs);
+  await ended;
 }
 
 /** Servers answer in real time, and are not to be timed out by {@link runRounds}: connect before. */

@@ -2,9 +2,11 @@ import fc from 'fast-check';
 import { Redis } from 'ioredis';
 
 import { describeWithServers, startRedis, type RedisServer } from '../servers/index.js';
+import { lateRaises } from './directed-histories.js';
+import { faultsOf } from './history.js';
 import { stopClocks } from './rounds.js';
 import { nameOf, NOT_BEYOND, OWNERSHIP, replaced, type Rewrite } from './script-texts.js';
-import { runTokens, type Outcome } from './tokens-world.js';
+import { runTokens } from './tokens-world.js';
 
 const ODDS = { requestLost: 0.15, replyLost: 0.1, sentAgain: 0, keyVanishes: 0.12 };
 const RE_SENDS = { ...ODDS, sentAgain: 0.3 };
@@ -14,8 +16,6 @@ const TOGETHER = 25;
 const BATCHES = 4;
 const MOST_BATCHES = 40;
 const ENOUGH = 60;
-/** More than enough for every naive scheme: about one run in ten shows it. */
-const MOST_CONTROL_RUNS = 600;
 
 /** Schemes that are usually proposed, as mutations of the real scripts. */
 const naive: readonly {
@@ -67,14 +67,16 @@ describeWithServers(['redis'], 'tokens of Redlock under a timeless adversary', (
       expect(acquired).toBeGreaterThanOrEqual(ENOUGH);
     });
 
-    it.each(naive)('do so with $scheme (positive control)', async ({ rewrite }) => {
-      const seeds = fc.sample(fc.nat(), MOST_CONTROL_RUNS);
-      const faulty: Outcome[] = [];
-      for (let i = 0; i < seeds.length && faulty.length === 0; i += TOGETHER) {
-        const outcomes = await runTokens({ servers: raw, odds: ODDS, rewrite }, seeds.slice(i, i + TOGETHER));
-        faulty.push(...outcomes.filter(({ faults }) => faults.length > 0));
-      }
-      expect(faulty).not.toEqual([]);
+    it('do not either in the one order of commands that is the undoing of weaker schemes', async () => {
+      const history = await lateRaises(raw);
+      expect(history).toHaveLength(1);
+      expect(faultsOf(history)).toEqual([]);
+    });
+
+    // By chance only one run in ten shows it, and of the last scheme one in seventy: so the order is not left to chance.
+    it.each(naive)('do so with $scheme, in that order (positive control)', async ({ rewrite }) => {
+      const history = await lateRaises(raw, rewrite);
+      expect(faultsOf(history)).toEqual([`duplicate ${history[0]?.token}`]);
     });
   });
 });

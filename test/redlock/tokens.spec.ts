@@ -6,6 +6,7 @@ import { redlockStore } from 'nestjs-distributed-lock/redis';
 import { describeWithServers, startRedis, type RedisServer } from '../servers/index.js';
 import { Adversary } from './adversary.js';
 import { DirectedNetwork } from './directed-network.js';
+import { stopClocks, whileTimePasses } from './rounds.js';
 import { nameOf, NOT_BEYOND, replaced, type Rewrite } from './script-texts.js';
 
 const PATIENCE_MS = 4_000;
@@ -21,8 +22,11 @@ describeWithServers(['redis'], 'rare orders of the commands of Redlock', () => {
   beforeAll(async () => {
     servers = await Promise.all([startRedis(), startRedis(), startRedis()]);
     raw = servers.map(({ url }) => new Redis(url));
+    await Promise.all(raw.map((client) => client.ping()));
   });
   beforeEach(() => (keyPrefix = `${randomBytes(6).toString('hex')}:`));
+  beforeEach(stopClocks); // nobody's patience ends because the machine is slow
+  afterEach(() => void jest.useRealTimers());
   afterAll(async () => {
     for (const client of raw) client.disconnect();
     await Promise.all(servers.map((server) => server.stop()));
@@ -85,7 +89,7 @@ describeWithServers(['redis'], 'rare orders of the commands of Redlock', () => {
       await sentAgain.execute(); // 106
       await network.deliver({ script: 'raise', server: 0, owner: 'x' });
       expect(await first).toEqual(duplicate ? { kind: 'granted', token: 105 } : null);
-      await adversary.end();
+      await whileTimePasses(adversary.end(), 1);
     },
   );
 
@@ -114,7 +118,7 @@ describeWithServers(['redis'], 'rare orders of the commands of Redlock', () => {
     await network.deliver({ script: 'grant', server: 1, owner: 'x' });
     expect(await first).toEqual({ kind: 'granted', token: 101 });
     expect(await second).toEqual(letIn ? { kind: 'granted', token: 101 } : null);
-    await adversary.end();
+    await whileTimePasses(adversary.end(), 1);
   });
 
   it('a raise that was carried out and never answered takes no lock, leaves none, and repeats no token', async () => {
@@ -131,7 +135,7 @@ describeWithServers(['redis'], 'rare orders of the commands of Redlock', () => {
     expect(await unanswered).toBeNull();
     expect(await raw[0]?.get(`${keyPrefix}{k}:fence`)).toBe('105');
     for (const server of [0, 1, 2]) await network.deliver({ script: 'release', server, owner: undefined });
-    await adversary.end();
+    await whileTimePasses(adversary.end(), 1);
     const next = redlockStore({ clients: raw, keyPrefix });
     expect(await next.tryAcquire(y, PATIENCE_MS)).toEqual({ kind: 'granted', token: 106 });
   });
