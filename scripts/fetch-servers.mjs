@@ -5,14 +5,16 @@ import { existsSync, mkdirSync, mkdtempSync, readdirSync, renameSync, rmSync, wr
 import { delimiter, join } from 'node:path';
 import {
   adviceFor,
-  cacheFolder,
   isComplete,
+  launch,
   locate,
-  olderSuiteOf,
+  needsOwnLibraries,
+  otherSuiteOf,
   packagesOf,
   programsOf,
   SERVER_KINDS,
 } from '../test/servers/binaries.mjs';
+import { cacheFolder } from '../test/servers/cache-folder.mjs';
 
 /** @typedef {import('../test/servers/binaries.mjs').ServerKind} ServerKind */
 
@@ -20,6 +22,10 @@ const COMMAND_LIMIT_MS = 300_000;
 
 /** PostgreSQL loads these only to compile queries, which the tests switch off, or to run Perl; they are its largest part. */
 const NOT_NEEDED = /^lib(llvm|z3|perl)|-perl$/;
+
+const ONLY_NEEDED = ['recommends', 'suggests', 'conflicts', 'breaks', 'replaces', 'enhances'].map(
+  (kind) => `--no-${kind}`,
+);
 
 /** The keys of all releases of Debian that are still kept, where its package of keys puts them. */
 const DEBIAN_KEYS = '/usr/share/keyrings/debian-archive-keyring.gpg';
@@ -47,8 +53,8 @@ export function fetchMissingServers(say) {
 }
 
 /**
- * The machine's own sources, where they have the server; else the suite of Debian that still has it, from the mirrors that
- * these sources name, its packages verified by apt with Debian's keys as all others.
+ * The machine's own sources, where they have the server; else the suite of Debian that has it, from the mirrors that these
+ * sources name, its packages verified by apt with Debian's keys as all others.
  *
  * @param {ServerKind} kind
  * @param {Apt} apt
@@ -56,11 +62,11 @@ export function fetchMissingServers(say) {
  * @returns {Apt}
  */
 function aptFor(kind, apt, workshop) {
-  const suite = olderSuiteOf(kind);
+  const suite = otherSuiteOf(kind);
   if (suite === undefined || packagesOf(kind).every((name) => apt.has(name))) return apt;
-  const older = join(workshop, suite);
-  mkdirSync(older);
-  return privateApt(older, apt.debianSources(suite));
+  const other = join(workshop, suite);
+  mkdirSync(other);
+  return privateApt(other, apt.debianSources(suite));
 }
 
 /**
@@ -72,15 +78,26 @@ function fetch(kind, apt, workshop) {
   const packages = packagesOf(kind).flatMap((name) => apt.versioned(name));
   const downloads = join(workshop, `${kind}-packages`);
   mkdirSync(downloads);
-  apt.download([...packages, ...(isComplete(kind) ? [] : apt.missingLibraries(packages))], downloads);
+  apt.download([...packages, ...librariesFor(kind, packages, apt)], downloads);
   const unpacked = join(workshop, kind);
   for (const file of readdirSync(downloads)) run('dpkg', ['-x', join(downloads, file), unpacked]);
   publish(unpacked, join(cacheFolder(), kind));
   const found = locate(kind);
   if (!found) throw new Error(`the packages ${packages.join(', ')} do not hold the programs of ${kind}`);
   for (const program of programsOf(kind)) {
-    run(join(found.folder, program), ['--version'], { LD_LIBRARY_PATH: found.libraries.join(':') });
+    const { file, before, environment } = launch(found, program);
+    run(file, [...before, '--version'], environment);
   }
+}
+
+/**
+ * @param {ServerKind} kind
+ * @param {readonly string[]} packages
+ * @param {Apt} apt
+ */
+function librariesFor(kind, packages, apt) {
+  if (isComplete(kind)) return [];
+  return needsOwnLibraries(kind) ? apt.allLibraries(packages) : apt.missingLibraries(packages);
 }
 
 /**
@@ -98,6 +115,7 @@ function publish(unpacked, target) {
  * @property {(suite: string) => string} debianSources what to write into the list of sources for another suite of Debian
  * @property {(name: string) => string[]} versioned the packages behind a name that only stands for the present version
  * @property {(packages: readonly string[]) => string[]} missingLibraries
+ * @property {(packages: readonly string[]) => string[]} allLibraries down to the C library, whatever the machine has
  * @property {(packages: readonly string[], folder: string) => void} download
  */
 
@@ -138,6 +156,11 @@ function privateApt(workshop, sources) {
       return fresh.filter(
         (name) => name.startsWith('lib') && !NOT_NEEDED.test(name) && !packages.includes(name),
       );
+    },
+    allLibraries: (packages) => {
+      const answer = apt('apt-cache', ['depends', '--recurse', ...ONLY_NEEDED, ...packages]);
+      const names = answer.split('\n').filter((name) => /^(lib|zlib)/.test(name) && !NOT_NEEDED.test(name));
+      return [...new Set(names)];
     },
     download: (packages, folder) => void apt('apt-get', ['download', '-qq', ...packages], folder),
   };

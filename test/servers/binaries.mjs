@@ -1,25 +1,32 @@
 // Where the servers' programs are. Plain JavaScript, because the fetch before the tests and the tests share it.
-import { existsSync, lstatSync, mkdirSync, readdirSync, statSync } from 'node:fs';
-import { delimiter, dirname, join } from 'node:path';
+import { existsSync, lstatSync, readdirSync } from 'node:fs';
+import { delimiter, join } from 'node:path';
+import { cacheFolder } from './cache-folder.mjs';
 
-/** @typedef {'redis' | 'postgres' | 'mariadb' | 'etcd' | 'zookeeper' | 'consul'} ServerKind */
+/** @typedef {'redis' | 'postgres' | 'mariadb' | 'mysql' | 'etcd' | 'zookeeper' | 'consul'} ServerKind */
 
 /**
  * `folder` holds the programs; `libraries` are folders for LD_LIBRARY_PATH, empty when the system's own are enough; `jars`
- * are what a Java server consists of.
+ * are what a Java server consists of; `loader` starts programs that were built for another C library than the system's.
  *
- * @typedef {{ readonly folder: string, readonly libraries: readonly string[], readonly jars?: readonly string[] }} Binaries
+ * @typedef {object} Binaries
+ * @property {string} folder
+ * @property {readonly string[]} libraries
+ * @property {readonly string[]} [jars]
+ * @property {string | undefined} [loader]
  */
 
 /** @type {readonly ServerKind[]} */
-export const SERVER_KINDS = ['redis', 'postgres', 'mariadb', 'etcd', 'zookeeper', 'consul'];
+export const SERVER_KINDS = ['redis', 'postgres', 'mariadb', 'mysql', 'etcd', 'zookeeper', 'consul'];
 
 /**
  * @typedef {object} Server
  * @property {readonly string[]} programs
  * @property {readonly string[]} [jars] of a server that a program of the system runs; only these are ever fetched
  * @property {readonly string[]} packages
- * @property {string} [olderSuite] of Debian, that still has the packages where the present one has not
+ * @property {string} [otherSuite] of Debian, that has the packages where the machine's own has not
+ * @property {boolean} [ownLibraries] the packages of the other suite need its libraries, too, down to the C library
+ * @property {boolean} [unlinked] its program is a file of its own: a link of this name leads to another server
  * @property {string} advice
  */
 
@@ -43,6 +50,14 @@ const SERVERS = {
     advice:
       'no mariadbd was found: install MariaDB 10.6 or later (Debian, Ubuntu: apt-get install mariadb-server)',
   },
+  mysql: {
+    programs: ['mysqld'],
+    packages: ['mysql-server-core'],
+    otherSuite: 'sid',
+    ownLibraries: true,
+    unlinked: true, // MariaDB calls its own server so as well
+    advice: 'no mysqld of MySQL was found: install MySQL 8.0 or later (Debian unstable: mysql-server-core)',
+  },
   etcd: {
     programs: ['etcd'],
     packages: ['etcd-server'],
@@ -59,7 +74,7 @@ const SERVERS = {
   consul: {
     programs: ['consul'],
     packages: ['consul'],
-    olderSuite: 'bullseye',
+    otherSuite: 'bullseye',
     advice: 'no consul was found: install Consul 1.8 or later (Debian 11: apt-get install consul)',
   },
 };
@@ -68,8 +83,6 @@ const SERVERS = {
 const SERVER_FOLDERS = ['/usr/sbin', '/usr/local/sbin', '/usr/libexec'];
 
 const JAR_FOLDERS = ['/usr/share/java'];
-
-const REPOSITORY = dirname(dirname(import.meta.dirname));
 
 /**
  * The programs of one kind of server: on PATH, where systems keep servers, or in the private cache; null when in none.
@@ -84,6 +97,20 @@ export function locate(kind) {
   const fromCache = process.env['SERVERS_FROM'] === 'cache';
   const system = fromCache ? undefined : systemFolders().find((folder) => hasPrograms(kind, folder));
   return system === undefined ? locateCached(kind) : { folder: system, libraries: [] };
+}
+
+/**
+ * How to run one of the programs: its file, what comes before its own arguments, and what it needs in its environment.
+ *
+ * @param {Binaries} binaries
+ * @param {string} program
+ * @returns {{ readonly file: string, readonly before: readonly string[], readonly environment: NodeJS.ProcessEnv }}
+ */
+export function launch({ folder, libraries, loader }, program) {
+  const file = join(folder, program);
+  const path = libraries.join(':');
+  if (loader) return { file: loader, before: ['--library-path', path, file], environment: {} };
+  return { file, before: [], environment: path === '' ? {} : { LD_LIBRARY_PATH: path } };
 }
 
 /**
@@ -108,24 +135,13 @@ export const isComplete = (kind) => SERVERS[kind].jars !== undefined;
  *
  * @param {ServerKind} kind
  */
-export const olderSuiteOf = (kind) => SERVERS[kind].olderSuite;
+export const otherSuiteOf = (kind) => SERVERS[kind].otherSuite;
+
+/** @param {ServerKind} kind */
+export const needsOwnLibraries = (kind) => SERVERS[kind].ownLibraries === true;
 
 /** @param {ServerKind} kind */
 export const packagesOf = (kind) => SERVERS[kind].packages;
-
-/**
- * The folder that fetched servers are kept in, created when missing. In the repository, unless the server, which must not
- * run as root, could not get there.
- *
- * @returns {string}
- */
-export function cacheFolder() {
-  const chosen = process.env['SERVERS_CACHE'];
-  if (chosen) return privateFolder(chosen);
-  const inRepository = join(REPOSITORY, '.cache', 'servers');
-  if (process.getuid?.() !== 0 || openToAll(REPOSITORY)) return privateFolder(inRepository);
-  return privateFolder('/var/tmp/nestjs-distributed-lock-servers');
-}
 
 /**
  * @param {ServerKind} kind
@@ -147,7 +163,9 @@ function locateCached(kind) {
   const folder = [join(root, 'usr/bin'), join(root, 'usr/sbin'), ...postgresFolders(root)].find((each) =>
     hasPrograms(kind, each),
   );
-  return folder === undefined ? null : { folder, libraries: libraryFolders(root) };
+  if (folder === undefined) return null;
+  const libraries = libraryFolders(root);
+  return { folder, libraries, loader: libraries.map(loaderIn).find((found) => found !== undefined) };
 }
 
 /** @returns {string[]} */
@@ -177,34 +195,21 @@ function libraryFolders(root) {
   );
 }
 
+/** @param {string} libraries */
+function loaderIn(libraries) {
+  const name = entries(libraries).find((each) => /^ld-linux.*\.so\.\d+$/.test(each));
+  return name && join(libraries, name);
+}
+
 /**
  * @param {ServerKind} kind
  * @param {string} folder
  */
-const hasPrograms = (kind, folder) => SERVERS[kind].programs.every((name) => existsSync(join(folder, name)));
+function hasPrograms(kind, folder) {
+  const { programs, unlinked } = SERVERS[kind];
+  const paths = programs.map((name) => join(folder, name));
+  return paths.every((path) => existsSync(path) && !(unlinked && lstatSync(path).isSymbolicLink()));
+}
 
 /** @param {string} folder */
 const entries = (folder) => (existsSync(folder) ? readdirSync(folder) : []);
-
-/**
- * Programs are run from here, so nobody else may be able to put one in.
- *
- * @param {string} folder
- */
-function privateFolder(folder) {
-  mkdirSync(folder, { recursive: true, mode: 0o755 });
-  const found = lstatSync(folder);
-  if (!found.isDirectory() || found.uid !== process.getuid?.() || (found.mode & 0o022) !== 0) {
-    throw new Error(`${folder} must be a folder that only its owner, you, can write to.`);
-  }
-  return folder;
-}
-
-/**
- * @param {string} folder
- * @returns {boolean} whether every user can reach what is in it
- */
-function openToAll(folder) {
-  const reachable = (statSync(folder).mode & 0o001) !== 0;
-  return reachable && (folder === dirname(folder) || openToAll(dirname(folder)));
-}

@@ -8,6 +8,7 @@ export {
 export { describeWithServers } from './describe-with-servers.js';
 export { startEtcd, startEtcdCluster, type EtcdServer } from './etcd-server.js';
 export { startMariaDb, type MariaDbServer } from './mariadb-server.js';
+export { startMySql } from './mysql-server.js';
 export { startPostgres, type PostgresServer } from './postgres-server.js';
 export type { TestServer } from './private-server.js';
 export { startRedisCluster, type RedisCluster } from './redis-cluster.js';

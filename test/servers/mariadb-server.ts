@@ -75,7 +75,7 @@ function shareFolder({ binaries }: Place): string {
   throw new Error(`The files of MariaDB are in none of ${candidates.join(', ')}.`);
 }
 
-async function selectOne(host: string, port: number): Promise<void> {
+export async function selectOne(host: string, port: number): Promise<void> {
   const connection = await createConnection({ host, port, user: 'root', connectTimeout: 1_000 });
   try {
     await connection.query('SELECT 1');

@@ -4,7 +4,7 @@ import { closeSync, mkdtempSync, openSync, readFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { adviceFor, locate, type Binaries, type ServerKind } from './binaries.mjs';
+import { adviceFor, launch, locate, type Binaries, type ServerKind } from './binaries.mjs';
 import { freePort } from './free-port.js';
 import { anyRuns, descendants, killTree, removeServerFolder, signal } from './process-tree.mjs';
 import { guardServer, unguardServer } from './server-guard.js';
@@ -162,25 +162,20 @@ class PrivateServer implements TestServer, Place {
     if (code !== 0) throw new Error(`${program} ended with ${String(code)}:\n${this.#log()}`);
   }
 
+  /** Nothing of ours leaks in: a PGDATA or PGPORT of the machine must not lead to its own server. */
   #spawn(program: string, args: readonly string[], stdin: 'ignore' | 'pipe' = 'ignore'): ChildProcess {
     const log = openSync(this.#logFile, 'a');
-    const child = spawn(join(this.binaries.folder, program), args, {
+    const { file, before, environment } = launch(this.binaries, program);
+    const child = spawn(file, [...before, ...args], {
       ...this.recipe.identity,
       cwd: this.folder,
-      env: this.#environment(),
+      env: { PATH: process.env['PATH'], HOME: this.folder, LC_ALL: 'C', TZ: 'UTC', ...environment },
       detached: true, // Ctrl-C at the terminal is for the tests; the servers follow
       stdio: [stdin, log, log],
     });
     closeSync(log);
     child.unref();
     return child;
-  }
-
-  /** Nothing of ours leaks in: a PGDATA or PGPORT of the machine must not lead to its own server. */
-  #environment(): NodeJS.ProcessEnv {
-    const libraries = this.binaries.libraries.join(':');
-    const base = { PATH: process.env['PATH'], HOME: this.folder, LC_ALL: 'C', TZ: 'UTC' };
-    return libraries === '' ? base : { ...base, LD_LIBRARY_PATH: libraries };
   }
 
   async #untilItAnswers(child: ChildProcess): Promise<void> {

@@ -7,6 +7,7 @@ import {
   startConsul,
   startEtcd,
   startMariaDb,
+  startMySql,
   startPostgres,
   startRedis,
   startZooKeeper,
@@ -41,7 +42,7 @@ async function withClient<T>(server: PostgresServer, work: (client: Client) => P
   }
 }
 
-async function onMariaDb(server: MariaDbServer, ...statements: string[]): Promise<unknown> {
+async function onMySql(server: MariaDbServer, ...statements: string[]): Promise<unknown> {
   const connection = await createConnection(server.url);
   try {
     let rows: unknown;
@@ -159,30 +160,37 @@ describeWithServers(['postgres'], 'a private PostgreSQL server', () => {
   });
 });
 
-describeWithServers(['mariadb'], 'a private MariaDB server', () => {
-  it('keeps committed data over a kill, comes back on the same port, and leaves nothing behind', async () => {
-    const server = await startMariaDb();
-    const { port, pid } = server;
-    await onMariaDb(server, 'CREATE TABLE t AS SELECT 42 AS n');
-    await server.kill();
-    expect(anyRuns([pid as number])).toBe(false);
-    await server.start();
-    expect(server.port).toBe(port);
-    expect(await onMariaDb(server, 'SELECT n FROM t')).toEqual([{ n: 42 }]);
-    await server.stop();
-    await server.stop();
-    expect(processesOn(port)).toEqual([]);
-    expect(existsSync(server.folder)).toBe(false);
-  });
+describe.each([
+  ['mariadb', 'MariaDB', startMariaDb, '@@tx_isolation'],
+  ['mysql', 'MySQL', startMySql, '@@transaction_isolation'],
+] as const)('of the kin of MySQL: %s', (kind, name, start, isolation) => {
+  describeWithServers([kind], `a private ${name} server`, () => {
+    it('keeps committed data over a kill, comes back on the same port, and leaves nothing behind', async () => {
+      const server = await start();
+      const { port, pid } = server;
+      await onMySql(server, 'CREATE TABLE t AS SELECT 42 AS n');
+      await server.kill();
+      expect(anyRuns([pid as number])).toBe(false);
+      await server.start();
+      expect(server.port).toBe(port);
+      expect(await onMySql(server, 'SELECT n FROM t')).toEqual([{ n: 42 }]);
+      await server.stop();
+      await server.stop();
+      expect(processesOn(port)).toEqual([]);
+      expect(existsSync(server.folder)).toBe(false);
+    });
 
-  it('has the defaults of a server that nobody configured, and no other way in than its port', async () => {
-    const server = await startMariaDb();
-    const settings = await onMariaDb(
-      server,
-      "SELECT @@sql_mode LIKE '%STRICT_TRANS_TABLES%' AS strict, @@default_storage_engine AS engine, @@tx_isolation AS isolation",
-    );
-    expect(settings).toEqual([{ strict: 1, engine: 'InnoDB', isolation: 'REPEATABLE-READ' }]);
-    await server.stop();
+    it('has the defaults of a server that nobody configured, and is the one that it is called', async () => {
+      const server = await start();
+      const settings = await onMySql(
+        server,
+        `SELECT @@sql_mode LIKE '%STRICT_TRANS_TABLES%' AS strict, @@default_storage_engine AS engine,
+                ${isolation} AS isolation, VERSION() LIKE '%MariaDB%' AS isMariaDb`,
+      );
+      const isMariaDb = kind === 'mariadb' ? 1 : 0;
+      expect(settings).toEqual([{ strict: 1, engine: 'InnoDB', isolation: 'REPEATABLE-READ', isMariaDb }]);
+      await server.stop();
+    });
   });
 });
 
