@@ -5,6 +5,7 @@ import { unfenced } from 'nestjs-distributed-lock/typeorm';
 import { describeOnEachDatabase } from './databases.js';
 import { Invoice, InvoiceLine } from './invoices.js';
 import { contents, empty, Owners, seed, type Owner } from './owners.js';
+import { promised } from './promised.js';
 
 describeOnEachDatabase('Work that outlives its call, or runs beside many others', (start) => {
   let owners: Owners;
@@ -33,16 +34,16 @@ describeOnEachDatabase('Work that outlives its call, or runs beside many others'
   };
 
   it('is refused once its call has ended, in the name of the lock it outlived (C123, C129)', async () => {
+    const over = promised();
     let slow: Promise<unknown> = Promise.resolve();
     const call = first.locks.withLock(`invoice:${id}`, async () => {
-      slow = new Promise((resolve) => setTimeout(resolve, 50)).then(() =>
-        first.repository(Invoice).update({ id }, { paid: 5 }),
-      );
+      slow = over.kept.then(() => first.repository(Invoice).update({ id }, { paid: 5 }));
       slow.catch(() => undefined);
       await Promise.all([Promise.reject(new Error('failed fast')), slow]);
     });
     await expect(call).rejects.toThrow('failed fast');
     const current = await owners.hold(second, `invoice:${id}`);
+    over.keep();
     await expect(slow).rejects.toMatchObject({
       code: 'LOCK_NOT_HELD',
       message: expect.stringContaining(`Lock "invoice:${id}" has been released`) as string,
@@ -53,9 +54,10 @@ describeOnEachDatabase('Work that outlives its call, or runs beside many others'
 
   it('takes the lock anew as a handler that outlives its emitter, and writes under its own token (C100)', async () => {
     const emitter = new EventEmitter();
+    const over = promised();
     let handled: Promise<unknown> = Promise.resolve();
     emitter.on('settled', () => {
-      handled = new Promise((resolve) => setTimeout(resolve, 30)).then(() =>
+      handled = over.kept.then(() =>
         first.locks.withLock(`invoice:${id}`, (lease) => pay(first, 2).then(() => lease.token)),
       );
     });
@@ -64,6 +66,7 @@ describeOnEachDatabase('Work that outlives its call, or runs beside many others'
       emitter.emit('settled');
       return lease.token;
     });
+    over.keep();
     expect(await handled).toBeGreaterThan(outer);
     expect((await read()).paid).toBe(3);
   });

@@ -4,29 +4,24 @@ import { describeOnEachDatabase, type TestDatabase } from './databases.js';
 import { orders, Stage, type Played, type WayOfWorking } from './interleavings-steps.js';
 import { Invoice } from './invoices.js';
 import { Owners, type Owner } from './owners.js';
+import { waitingSessionsOf } from './waiting-sessions.js';
 
 /** What is to be known of a database, to play on it. */
 interface Setting {
   readonly levels: readonly WayOfWorking['isolation'][];
   /** Those at which the database itself lets nobody overwrite what has changed since it was read in the same transaction. */
   readonly safeInside: readonly WayOfWorking['isolation'][];
-  /** Counts the sessions that wait for a lock; null where only one transaction can be open. */
-  readonly waiting: string | null;
 }
 
 const SETTINGS: Readonly<Record<TestDatabase['type'], Setting>> = {
-  sqlite: { levels: ['SERIALIZABLE'], safeInside: ['SERIALIZABLE'], waiting: null },
+  sqlite: { levels: ['SERIALIZABLE'], safeInside: ['SERIALIZABLE'] },
   postgres: {
     levels: ['READ COMMITTED', 'REPEATABLE READ', 'SERIALIZABLE'],
     safeInside: ['REPEATABLE READ', 'SERIALIZABLE'],
-    waiting: 'SELECT count(DISTINCT pid) AS waiting FROM pg_locks WHERE NOT granted',
   },
   mariadb: {
     levels: ['READ UNCOMMITTED', 'READ COMMITTED', 'REPEATABLE READ', 'SERIALIZABLE'],
     safeInside: ['SERIALIZABLE'],
-    waiting:
-      'SELECT VARIABLE_VALUE AS waiting FROM information_schema.GLOBAL_STATUS ' +
-      "WHERE VARIABLE_NAME = 'Innodb_row_lock_current_waits'",
   },
 };
 /** What a late owner may be told: that it is late, or that its snapshot is. */
@@ -44,19 +39,13 @@ describeOnEachDatabase(
     beforeAll(async () => {
       owners = await Owners.on(await start());
       control = await owners.add();
-      const { waiting: sql } = setting;
       stage = new Stage(
         owners,
         { A: await owners.add(), B: await owners.add() },
-        sql === null ? null : () => waiting(sql),
+        waitingSessionsOf(type, control.dataSource),
       );
     });
     afterAll(() => owners.stop());
-
-    async function waiting(sql: string): Promise<number> {
-      const [row] = await control.dataSource.query<{ waiting: unknown }[]>(sql);
-      return Number(row?.waiting);
-    }
 
     async function playAll(way: WayOfWorking): Promise<(Played & { readonly order: string })[]> {
       const played = [];

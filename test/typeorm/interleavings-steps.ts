@@ -7,6 +7,7 @@ import { fencedTransaction, unfenced, type FencedTransactionOptions } from 'nest
 
 import { Invoice } from './invoices.js';
 import { elsewhere, type Owner, type Owners } from './owners.js';
+import { SYNCHRONOUS_TURNS } from './waiting-sessions.js';
 
 type Isolation = NonNullable<FencedTransactionOptions['isolation']>;
 type Name = 'A' | 'B';
@@ -30,8 +31,6 @@ export interface Played {
 
 /** Most steps are done by then, and nobody has to ask the database whether they wait. */
 const LOOK_EVERY_MS = 4;
-/** A synchronous driver has done by then whatever it can do. */
-const SYNCHRONOUS_TURNS = 20;
 const STEPS_EACH = 4; // acquire, read, write, commit
 
 /** All orders in which the steps of A and B can come; A, who takes the lock first, gets the lower token. */

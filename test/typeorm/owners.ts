@@ -5,6 +5,7 @@ import type { DataSource, DataSourceOptions, ObjectLiteral, Repository } from 't
 import {
   LockService,
   memoryStore,
+  type Clock,
   type Lease,
   type LockEvent,
   type LockStore,
@@ -73,11 +74,11 @@ export class Owners {
   }
 
   async add(
-    options: GuardOptions & { readonly plain?: boolean } = {},
+    options: GuardOptions & { readonly plain?: boolean; readonly clock?: Clock } = {},
     source: Partial<DataSourceOptions> = {},
   ): Promise<Owner> {
     const dataSource = await this.database.connect({ entities: [...this.entities], ...source });
-    const locks = new LockService({ stores: { default: this.store } });
+    const locks = new LockService({ stores: { default: this.store }, clock: options.clock });
     const events: LockEvent[] = [];
     locks.events.subscribe((event) => void events.push(event));
     if (!options.plain) guardDataSource(dataSource, locks, options);

@@ -5,8 +5,7 @@ import { unfenced } from 'nestjs-distributed-lock/typeorm';
 import { describeOnEachDatabase } from './databases.js';
 import { Invoice, Label } from './invoices.js';
 import { contents, empty, Owners, seed, type Owner } from './owners.js';
-
-const pause = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
+import { promised } from './promised.js';
 
 describeOnEachDatabase('A transaction of a guarded DataSource', (start, type) => {
   let owners: Owners;
@@ -128,15 +127,18 @@ describeOnEachDatabase('A transaction of a guarded DataSource', (start, type) =>
   });
 
   it('does not commit when its call has given the lock back meanwhile (C129)', async () => {
+    const [settled, givenBack] = [promised(), promised()];
     let late: Promise<unknown> = Promise.resolve();
     await first.locks.withLock(`invoice:${id}`, async () => {
       late = first.dataSource.transaction(async (manager) => {
         await settle(manager);
-        await pause(60);
+        settled.keep();
+        await givenBack.kept;
       });
-      late.catch(() => undefined);
-      await pause(20);
+      late.catch(() => settled.keep());
+      await settled.kept;
     });
+    givenBack.keep();
     await expect(late).rejects.toMatchObject({ code: 'LOCK_NOT_HELD' });
     expect((await read()).status).toBe('READY');
   });
@@ -157,10 +159,16 @@ describeOnEachDatabase('A transaction of a guarded DataSource', (start, type) =>
     });
 
     it('but not beside it, nor after it', async () => {
+      const [begun, mayEnd] = [promised(), promised()];
       const transaction = first.dataSource.transaction(async () => {
-        await pause(30);
+        begun.keep();
+        await mayEnd.kept;
       });
-      expect(await lockInside()).toBe('entered');
+      await begun.kept;
+      const beside = lockInside();
+      if (type === 'sqlite') mayEnd.keep(); // one writer at a time: to raise the fence waits for its end
+      expect(await beside).toBe('entered');
+      mayEnd.keep();
       await transaction;
       expect(await lockInside()).toBe('entered');
     });
