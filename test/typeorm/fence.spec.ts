@@ -6,6 +6,9 @@ import { describeOnEachDatabase } from './databases.js';
 import { Invoice, InvoiceLine, Label } from './invoices.js';
 import { empty, Owners, seed, withOwners, type Owner } from './owners.js';
 
+/** Whoever waits as long as a server lets him waits longer: MariaDB gives up after 50 seconds, PostgreSQL never does. */
+const AS_LONG_AS_A_SERVER_MS = 40_000;
+
 describeOnEachDatabase('The fence', (start, type) => {
   /** MySQL's usual collations do not. */
   const tellsCaseApart = type !== 'mariadb';
@@ -171,7 +174,7 @@ describeOnEachDatabase('The fence', (start, type) => {
     const sentAtMs = performance.now();
     const call = owner.locks.withLock(`invoice:${id}`, { ttlMs: 900 }, async () => undefined);
     await expect(call).rejects.toMatchObject({ code: 'STORE_UNAVAILABLE', outcome: 'not-started' });
-    expect(performance.now() - sentAtMs).toBeLessThan(5_000);
+    expect(performance.now() - sentAtMs).toBeLessThan(AS_LONG_AS_A_SERVER_MS);
     await blocking.query('ROLLBACK');
     await blocking.release();
     expect(await owner.locks.withLock(`invoice:${id}`, async () => 'again')).toBe('again');
@@ -180,7 +183,7 @@ describeOnEachDatabase('The fence', (start, type) => {
   it('rises to the highest of many owners that come at once, and never falls', async () => {
     const tokens = await Promise.all(
       Array.from({ length: 30 }, (_, i) =>
-        (i % 2 ? owner : other).locks.withLock(`invoice:${id}`, { waitMs: 30_000 }, async ({ token }) => {
+        (i % 2 ? owner : other).locks.withLock(`invoice:${id}`, { waitMs: 60_000 }, async ({ token }) => {
           expect(await rowOf(`invoice:${id}`)).toMatchObject({ token });
           return token;
         }),

@@ -5,9 +5,11 @@ import { fencedTransaction, unfenced, type GuardOptions } from 'nestjs-distribut
 import { describeOnEachDatabase } from './databases.js';
 import { Invoice, InvoiceLine } from './invoices.js';
 import { empty, Owners, seed, withOwners, type Owner } from './owners.js';
+import { promised } from './promised.js';
 
 const rawBegin = (runner: QueryRunner): Promise<unknown> => runner.query('BEGIN');
 const pause = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
+const TICKS = 10;
 
 describeOnEachDatabase('Twenty locked calls with transactions at once', (start, type) => {
   const ids = Array.from({ length: 20 }, (_, i) => `${i}`);
@@ -28,7 +30,7 @@ describeOnEachDatabase('Twenty locked calls with transactions at once', (start, 
   }
 
   const locked = (owner: Owner, id: string, work: () => Promise<unknown>): Promise<unknown> =>
-    owner.locks.withLock(`invoice:${id}`, { waitMs: 30_000 }, work);
+    owner.locks.withLock(`invoice:${id}`, { waitMs: 60_000 }, work);
 
   for (const poolSize of [1, 2]) {
     it(`finish with a pool of ${poolSize}, and each keeps or loses only its own writes (C052, C093)`, async () => {
@@ -74,10 +76,14 @@ describeOnEachDatabase('Twenty locked calls with transactions at once', (start, 
 
     it(`fail fast, and name the pool of ${poolSize}, when each asks for another connection beside its transaction`, async () => {
       const owner = await ownerWith(poolSize);
+      const allKept = promised();
+      let keeping = 0;
       const calls = ids.map((id) =>
         locked(owner, id, () =>
           owner.dataSource.transaction(async (manager) => {
             await manager.update(Invoice, { id }, { paid: 1 });
+            if ((keeping += 1) === poolSize) allKept.keep();
+            await allKept.kept;
             return owner.repository(Invoice).findOneByOrFail({ id }); // not the manager's: a second connection
           }),
         ),
@@ -131,21 +137,24 @@ describeOnEachDatabase('The one connection that SQLite has', (start, type) => {
     await withOwners(start, async (owners) => {
       const [writer, waiter] = [await owners.add(), await owners.add()];
       await seed(writer, '1', '2');
-      let ticks = 0;
-      const ticking = setInterval(() => (ticks += 1), 10);
+      const [written, ticked] = [promised(), promised()];
       const held = writer.locks.withLock('invoice:1', () =>
         writer.dataSource.transaction(async (manager) => {
           await manager.update(Invoice, { id: '1' }, { paid: 1 });
-          await pause(300);
+          written.keep();
+          await ticked.kept;
         }),
       );
-      await pause(50);
-      await unfenced('a write that has to wait', () =>
+      await written.kept;
+      let waited = true;
+      const waiting = unfenced('a write that has to wait', () =>
         waiter.repository(Invoice).update({ id: '2' }, { paid: 2 }),
-      );
-      await held;
-      clearInterval(ticking);
-      expect(ticks).toBeGreaterThan(10);
+      ).finally(() => (waited = false));
+      // Timers fire while it waits; if they did not, the writer could not end, and the wait would be in vain.
+      for (let tick = 0; tick < TICKS; tick += 1) await pause(10);
+      expect(waited).toBe(true);
+      ticked.keep();
+      await Promise.all([held, waiting]);
       expect(
         await writer.repository(Invoice).find({ select: { paid: true }, order: { id: 'ASC' } }),
       ).toMatchObject([{ paid: 1 }, { paid: 2 }]);

@@ -25,11 +25,12 @@ describeWithServers(['postgres'], 'A DataSource with a primary and a replica', (
 
   beforeAll(async () => {
     [primary, replica] = await Promise.all([startPostgres(), startPostgres()]);
-    for (const { url } of [primary, replica]) {
+    for (const server of [primary, replica]) {
+      const { url } = server;
       const plain = await new DataSource({ type: 'postgres', url, entities, synchronize: true }).initialize();
       await createLockTables(plain);
       await plain.destroy();
-      await logStatements(url);
+      await logStatements(server);
     }
     locks = new LockService({ stores: { default: memoryStore() } });
   });
@@ -97,12 +98,18 @@ describeWithServers(['postgres'], 'A DataSource with a primary and a replica', (
   });
 });
 
-/** From now on the log of the server has every statement, whoever sends it. */
-async function logStatements(url: string): Promise<void> {
+/** From now on the log of the server has every statement, whoever sends it. The server heeds a new setting when it gets to it. */
+async function logStatements(server: PostgresServer): Promise<void> {
+  await say(server, `ALTER SYSTEM SET log_statement = 'all'`);
+  await say(server, 'SELECT pg_reload_conf()');
+  while (statementsOf(server).length === 0) await say(server, 'SELECT 1');
+}
+
+/** On a connection of its own, as those that come later are. */
+async function say({ url }: PostgresServer, statement: string): Promise<void> {
   const client = new Client({ connectionString: url });
   await client.connect();
-  await client.query(`ALTER SYSTEM SET log_statement = 'all'`);
-  await client.query('SELECT pg_reload_conf()');
+  await client.query(statement);
   await client.end();
 }
 

@@ -1,3 +1,5 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+
 import type { EntityManager } from 'typeorm';
 
 import type { Lease } from 'nestjs-distributed-lock';
@@ -11,7 +13,6 @@ const unfencedElsewhere = (owner: Owner): Promise<unknown> =>
   elsewhere(() =>
     unfenced('a repair by hand', () => owner.repository(Invoice).increment({ id: '1' }, 'paid', 1)),
   );
-const pause = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
 
 describeOnEachDatabase('A transaction at each isolation level', (start, type) => {
   if (type !== 'postgres') return;
@@ -135,14 +136,21 @@ describeOnEachDatabase('A transaction at each isolation level', (start, type) =>
       );
       return Number((rows as { setting: string }[])[0]?.setting);
     };
-    await first.locks.withLock('invoice:1', { ttlMs: 9_000 }, (lease) =>
+    const isThere = async (pid: number | undefined): Promise<boolean> => {
+      const sessions: unknown[] = await second.dataSource.query(
+        'SELECT 1 FROM pg_stat_activity WHERE pid = $1',
+        [pid],
+      );
+      return sessions.length > 0;
+    };
+    await first.locks.withLock('invoice:1', { ttlMs: 60_000 }, (lease) =>
       fencedTransaction(async (manager) => {
-        expect(await limit(manager)).toBeGreaterThan(lease.remainingMs - 50);
-        expect(await limit(manager)).toBeLessThanOrEqual(9_000);
+        expect(await limit(manager)).toBeGreaterThanOrEqual(Math.floor(lease.remainingMs));
+        expect(await limit(manager)).toBeLessThanOrEqual(60_000);
       }),
     );
     expect(await limit(first.dataSource.manager)).toBe(0);
-    await first.locks.withLock('invoice:1', { ttlMs: 9_000 }, () =>
+    await first.locks.withLock('invoice:1', { ttlMs: 60_000 }, () =>
       first.dataSource.transaction(async (manager) => {
         await fencedTransaction(async () => undefined);
         expect(await limit(manager)).toBeGreaterThan(0); // the outer one keeps the successor out just as long
@@ -151,9 +159,10 @@ describeOnEachDatabase('A transaction at each isolation level', (start, type) =>
     const lease = await owners.hold(first, 'invoice:1');
     const stopped = lease.run(() =>
       fencedTransaction(async (manager) => {
-        await manager.query('SET LOCAL idle_in_transaction_session_timeout = 100');
         await manager.update(Invoice, { id: '1' }, { paid: 1 });
-        await pause(300);
+        const [session] = await manager.query<{ pid: number }[]>('SELECT pg_backend_pid() AS pid');
+        await manager.query('SET LOCAL idle_in_transaction_session_timeout = 100');
+        while (await isThere(session?.pid)) await sleep(10);
         await manager.update(Invoice, { id: '1' }, { paid: 2 });
       }),
     );
