@@ -11,8 +11,14 @@ import type {
   TransactionalStep,
 } from './transactional-process.js';
 
-const LEASE_MS = 2_000;
-const WAIT_MS = 20_000;
+/** All calls of a process come to their steps meanwhile; the test ends the leases of the dead. */
+const LEASE_MS = 60_000;
+/** It has to pass in real time. A command may take a third of it, on a busy machine. */
+const OUTLASTED_LEASE_MS = 4_000;
+const WAIT_MS = 60_000;
+/** A dozen processes one after the other: seconds, and minutes on a busy machine. */
+const LIMIT_MS = 300_000;
+jest.setTimeout(LIMIT_MS);
 
 const STEPS: readonly TransactionalStep[] = [
   'before the claim',
@@ -95,8 +101,8 @@ describeOnEachDatabase('a process in the middle of a transactional call', (start
 
   const processes: CallingProcess[] = [];
   afterAll(() => Promise.all(processes.map((process) => process.kill())));
-  const processFor = (calls: readonly StoppingCall[]): CallingProcess => {
-    const process = new CallingProcess({ source: withoutDriver(place), leaseMs: LEASE_MS, calls });
+  const processFor = (calls: readonly StoppingCall[], leaseMs: number): CallingProcess => {
+    const process = new CallingProcess({ source: withoutDriver(place), leaseMs, calls });
     processes.push(process);
     return process;
   };
@@ -106,11 +112,12 @@ describeOnEachDatabase('a process in the middle of a transactional call', (start
 
     beforeAll(async () => {
       for (const calls of type === 'sqlite' ? oneWriterAtATime(rows) : [rows]) {
-        const victim = processFor(calls);
+        const victim = processFor(calls, LEASE_MS);
         await victim.untilStopped(calls.length);
         await victim.kill();
       }
-    }, 120_000);
+      await place.lapse();
+    });
 
     it.each(rows)(
       '$stopAt, claimed $claim, onCrash $onCrash: the effect is there once, or not yet',
@@ -142,10 +149,10 @@ describeOnEachDatabase('a process in the middle of a transactional call', (start
     let successors: string;
 
     beforeAll(async () => {
-      owner = processFor([{ key, claim: 'first', stopAt: 'after the effect' }]);
+      owner = processFor([{ key, claim: 'first', stopAt: 'after the effect' }], OUTLASTED_LEASE_MS);
       await owner.untilStopped(1);
       owner.pause();
-      const options = { transactional: true, leaseMs: LEASE_MS, waitMs: type === 'sqlite' ? 0 : WAIT_MS };
+      const options = { transactional: true, waitMs: type === 'sqlite' ? 0 : WAIT_MS };
       successors = await codeOf(replica.service.runOnce(key, options, effect(key, 'second')));
       await owner.resume();
     });

@@ -1,11 +1,12 @@
 import { randomUUID } from 'node:crypto';
-import { setTimeout as sleep } from 'node:timers/promises';
 
-import type { IsolationLevel } from 'nestjs-distributed-lock';
+import { IdempotencyService, type IdempotencyStore, type IsolationLevel } from 'nestjs-distributed-lock';
+import { ManualClock } from 'nestjs-distributed-lock/testing';
 import { transactionManager } from 'nestjs-distributed-lock/typeorm';
 
 import { describeOnEachDatabase } from '../typeorm/databases.js';
 import { elsewhere } from '../typeorm/owners.js';
+import { bareStore } from './bare-store.js';
 import { codeOf, effect, TransactionalPlace, type Replica } from './transactional-place.js';
 
 const LEVELS: Readonly<Record<string, readonly IsolationLevel[]>> = {
@@ -16,6 +17,45 @@ const LEVELS: Readonly<Record<string, readonly IsolationLevel[]>> = {
 
 /** Takes the snapshot, and no lock that a claim would wait for. */
 const ANY_READ = 'SELECT count(*) AS n FROM lock_lease';
+
+/** As its owner sees it. In the database it ends after {@link SHORT_MS}, so that nobody has to wait for its end. */
+const LEASE_MS = 60_000;
+const SHORT_MS = 50;
+
+/** A call that renews when the test says so, and whose lease is over in the store while its owner is at work. */
+class OutlastedLease {
+  readonly clock = new ManualClock();
+  readonly service: IdempotencyService;
+  readonly #renewals: Promise<unknown>[] = [];
+
+  constructor({ store, locks }: Replica) {
+    this.service = new IdempotencyService({
+      store: this.#withShortLeases(store),
+      fences: locks.fences,
+      clock: this.clock,
+    });
+  }
+
+  /** Resolves with the number of renewals that have been sent and answered. */
+  async renewals(): Promise<number> {
+    await this.clock.advance(LEASE_MS / 3);
+    await Promise.all(this.#renewals);
+    return this.#renewals.length;
+  }
+
+  #withShortLeases(store: IdempotencyStore): IdempotencyStore {
+    return {
+      ...bareStore(store),
+      transactions: store.transactions,
+      claim: (claim, timeoutMs) => store.claim({ ...claim, leaseMs: SHORT_MS }, timeoutMs),
+      renew: (renewal, timeoutMs) => {
+        const answer = store.renew({ ...renewal, leaseMs: SHORT_MS }, timeoutMs);
+        this.#renewals.push(answer);
+        return answer;
+      },
+    };
+  }
+}
 
 describeOnEachDatabase('a transactional call at its level of isolation', (start, type) => {
   let place: TransactionalPlace;
@@ -37,20 +77,15 @@ describeOnEachDatabase('a transactional call at its level of isolation', (start,
         );
       await setDefault('SET default_transaction_isolation = serializable');
       const strict = await place.replica();
+      const lease = new OutlastedLease(strict);
       const key = randomUUID();
-      const level = await strict.service.runOnce(
-        key,
-        { transactional: true, leaseMs: 300 },
-        async (attempt) => {
-          const endsAtMs = performance.now() + 250; // two renewals
-          while (performance.now() < endsAtMs) {
-            await transactionManager().query(ANY_READ);
-            await sleep(30);
-          }
-          await effect(key)(attempt);
-          return transactionManager().query<unknown>('SHOW transaction_isolation');
-        },
-      );
+      const options = { transactional: true, leaseMs: LEASE_MS };
+      const level = await lease.service.runOnce(key, options, async (attempt) => {
+        await transactionManager().query(ANY_READ);
+        expect(await lease.renewals()).toBe(0);
+        await effect(key)(attempt);
+        return transactionManager().query<unknown>('SHOW transaction_isolation');
+      });
       await setDefault('RESET default_transaction_isolation');
       expect(level).toEqual([{ transaction_isolation: 'serializable' }]);
       expect(await place.effectsOf(key)).toEqual(['effect']);
@@ -80,16 +115,17 @@ describeOnEachDatabase('a transactional call at its level of isolation', (start,
       expect(type === 'mariadb' ? isolation : found).toBe(isolation);
     });
 
-    it('completes a body that takes longer than a renewal waits, whose snapshot is then older than a renewal', async () => {
+    it('completes a body that outlasts its lease, whose snapshot is then older than a renewal', async () => {
+      const lease = new OutlastedLease(owner);
+      const options = { transactional, leaseMs: LEASE_MS };
       const body = async (attempt: Parameters<ReturnType<typeof effect>>[0]): Promise<string> => {
-        const endsAtMs = performance.now() + 450; // a lease, and half of one more
-        while (performance.now() < endsAtMs) {
-          await transactionManager().query(ANY_READ); // the server ends what stands idle for as long as a lease
-          await sleep(30);
-        }
+        await transactionManager().query(ANY_READ);
+        expect(await lease.renewals()).toBe(isolation.startsWith('READ') ? 1 : 0); // else it could not complete its row
+        while ((await successor.service.inspect(key))?.state !== 'lapsed')
+          await transactionManager().query(ANY_READ);
         return effect(key)(attempt);
       };
-      expect(await owner.service.runOnce(key, { transactional, leaseMs: 300 }, body)).toBe('effect');
+      expect(await lease.service.runOnce(key, options, body)).toBe('effect');
       expect(await place.effectsOf(key)).toEqual(['effect']);
     });
 
