@@ -188,6 +188,7 @@ describeOnEachAdapter('a request that is not carried out', parts, (app) => {
     (places.at(-1) as MovingStore).isAway = true;
     const answer = await app().send('/invoices/1/pay', { key });
     expect(problemOf(answer)).toMatchObject({ sent: 503, code: 'STORE_UNAVAILABLE', outcome: 'not-started' });
+    expect(answer.headers).toMatchObject({ 'retry-after': '2' });
     expect(app().calls.count).toBe(0);
     (places.at(-1) as MovingStore).isAway = false;
     expect(await app().send('/invoices/1/pay', { key })).toMatchObject({ status: 201 });

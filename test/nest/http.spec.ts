@@ -132,7 +132,7 @@ describe('a request that locks', () => {
       status: 503,
       body: { code: 'STORE_UNAVAILABLE', outcome: 'not-started' },
     });
-    expect(headers).not.toHaveProperty('retry-after');
+    expect(headers).toMatchObject({ 'retry-after': '2' });
     await post('42/pay').expect(201);
   });
 

@@ -65,6 +65,19 @@ describe('toHttpException', () => {
     expect(toHttpException(busy(retryAfterMs))?.headers['Retry-After']).toBe(seconds);
   });
 
+  it.each([
+    ['a store that is away', new StoreUnavailableError('away', {}), '2'],
+    ['shutdown: another replica may do it', new ShuttingDownError('stop', {}), '2'],
+    [
+      'a store that fell silent afterwards',
+      new StoreUnavailableError('away', { outcome: 'unknown' }),
+      undefined,
+    ],
+    ['wrong wiring', new LockConfigInvalidError('config'), undefined],
+  ])('asks to come back only where nothing was done and that may change: %s', (_, error, seconds) => {
+    expect(toHttpException(error)?.headers['Retry-After']).toBe(seconds);
+  });
+
   it('knows the errors of another copy of the package by their mark', () => {
     const foreign = Object.assign(new Error('foreign'), {
       [Symbol.for('nestjs-distributed-lock/error')]: true,

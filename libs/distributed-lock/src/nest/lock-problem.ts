@@ -30,7 +30,7 @@ export class LockHttpException extends HttpException {
 /**
  * For catch-all filters: `const exception = toHttpException(error) ?? error`.
  *
- * Busy is 423 with `Retry-After`, a store that does not answer 503. Whenever it is unknown what the work did, the status
+ * Busy is 423, a store that does not answer 503, both with `Retry-After` when nothing was done. Whenever it is unknown what the work did, the status
  * is 503 and never 4xx, which payment clients read as "not executed".
  *
  * @returns undefined for anything but an error of a lock
@@ -99,10 +99,17 @@ const ASK_AGAIN_MS = 2_000;
 
 /** In whole seconds, and at least one: a client that comes back at once would only wait again. */
 function retryAfter(error: LockError, status: number): Record<string, string> {
-  const isRunning = error.code === 'IDEMPOTENCY_IN_PROGRESS' && status === 409;
-  if (status !== 423 && !isRunning) return {};
+  const askAgainInMs = comeBackInMs(error, status);
+  if (askAgainInMs === null) return {};
+  return { 'Retry-After': String(Math.max(1, Math.ceil(askAgainInMs / 1_000))) };
+}
+
+/** Null for whoever would only hear the same, or could do harm: after an unknown outcome somebody has to look first. */
+function comeBackInMs(error: LockError, status: number): number | null {
+  if (error.outcome !== 'not-started') return null;
   const untilFreeMs = 'retryAfterMs' in error ? Number(error.retryAfterMs) : 0;
+  if (status === 423) return untilFreeMs;
   // The record of a running call is renewed for as long as it runs, so its lease says little about when that ends.
-  const retryAfterMs = isRunning ? Math.min(untilFreeMs, ASK_AGAIN_MS) : untilFreeMs;
-  return { 'Retry-After': String(Math.max(1, Math.ceil(retryAfterMs / 1_000))) };
+  if (error.code === 'IDEMPOTENCY_IN_PROGRESS') return Math.min(untilFreeMs, ASK_AGAIN_MS);
+  return error.code === 'STORE_UNAVAILABLE' || error.code === 'SHUTTING_DOWN' ? ASK_AGAIN_MS : null;
 }
