@@ -137,10 +137,10 @@ export const brokenStores: readonly BrokenStore[] = [
     caughtBy: 'lets nobody in before the ttl has passed, and somebody soon after',
     spoil: (honest) => ({
       ...bound(honest),
+      minTtlMs: 30_000, // cases keep leases of twice that: a machine that stands still does not outlast it
       tryAcquire: async (claim) => {
         const answer = await honest.tryAcquire(claim, LISTEN_MS);
-        // Long enough before: a busy machine may look only every now and then.
-        const early = answer.kind === 'busy' && (answer.retryAfterMs ?? 0) < 350;
+        const early = answer.kind === 'busy';
         return early ? { kind: 'granted', token: Date.now() * 1_000 } : answer;
       },
     }),
@@ -224,7 +224,7 @@ export const brokenStores: readonly BrokenStore[] = [
       ...bound(honest),
       tryAcquire: async (claim) => {
         const answer = await honest.tryAcquire(claim, LISTEN_MS);
-        if (answer.kind === 'busy') await new Promise((resolve) => setTimeout(resolve, 1_500));
+        if (answer.kind === 'busy') await new Promise((resolve) => setTimeout(resolve, 7_000));
         return answer;
       },
     }),

@@ -3,6 +3,7 @@ import { createHash } from 'node:crypto';
 import { createLockTables, postgresAdvisoryStore } from 'nestjs-distributed-lock/typeorm';
 import { DataSource } from 'typeorm';
 
+import { until } from '../faults/session-lock-kinds.js';
 import { describeWithServers, startPostgres, type PostgresServer } from '../servers/index.js';
 import { itConforms } from './run-conformance.js';
 
@@ -47,9 +48,12 @@ describeWithServers(['postgres'], 'the advisory locks of PostgreSQL', () => {
       evict: async (key) => {
         const sql = `UPDATE lock_lease SET owner_id = NULL, expires_at = '-infinity' WHERE key = $1`;
         await dataSource.query(sql, [key]);
-        const end = `SELECT pg_terminate_backend(pid) FROM pg_locks
-          WHERE locktype = 'advisory' AND ((classid::bigint << 32) | objid::bigint) = $1`;
-        await dataSource.query(end, [advisoryLock(key)]);
+        const its = `locktype = 'advisory' AND ((classid::bigint << 32) | objid::bigint) = $1`;
+        const number = [advisoryLock(key)];
+        await dataSource.query(`SELECT pg_terminate_backend(pid) FROM pg_locks WHERE ${its}`, number);
+        const held = `SELECT 1 FROM pg_locks WHERE granted AND ${its}`;
+        await until(async () => (await dataSource.query<unknown[]>(held, number)).length === 0);
+        await new Promise(setImmediate); // the news reaches its holder, in this process, with the answer to that
       },
       restart: async () => {
         await server.kill();

@@ -7,8 +7,10 @@ import {
   claimOn,
   findFree,
   findTaken,
+  LONG_MS,
   newKey,
   pause,
+  roomyTtlMs,
   shortTtlMs,
   SLACK_MS,
   take,
@@ -29,7 +31,7 @@ export const serviceCases: readonly ConformanceCase[] = [
         const history: { enteredAtMs: number; leftAtMs: number; token: number }[] = [];
         let count = 0;
         const increment = (service: LockService): Promise<void> =>
-          service.withLock(key, { waitMs: 20_000 }, async ({ token }) => {
+          service.withLock(key, { waitMs: LONG_MS }, async ({ token }) => {
             const enteredAtMs = performance.now();
             const read = count;
             await pause(1);
@@ -56,7 +58,7 @@ export const serviceCases: readonly ConformanceCase[] = [
       withServices(harness, 1, ([service], [store]) =>
         withStores(harness, 1, async (other) => {
           const key = newKey();
-          const ttlMs = shortTtlMs(store) * 2;
+          const ttlMs = roomyTtlMs(store);
           const lease = await service.acquire(key, { ttlMs });
           const endsAtMs = performance.now() + 3 * ttlMs;
           while (performance.now() < endsAtMs) {
@@ -76,20 +78,20 @@ export const serviceCases: readonly ConformanceCase[] = [
       withServices(harness, 1, ([service], [store]) =>
         withStores(harness, 1, async (other) => {
           const key = newKey();
-          const ttlMs = shortTtlMs(store) * 2;
-          let toldAfterMs = Infinity;
+          const ttlMs = roomyTtlMs(store);
+          let toldInside = false;
           const work = service.withLock(key, { ttlMs }, async (lease) => {
             const told = new Promise((resolve) => {
               lease.signal.addEventListener('abort', resolve);
               setTimeout(resolve, 2 * ttlMs).unref();
             });
             await harness.evict(key);
-            const evictedAtMs = performance.now();
             await told;
-            toldAfterMs = performance.now() - evictedAtMs;
+            toldInside = lease.signal.aborted;
           });
+          // Not by its release, and not by the end of the lease, which would be another reason.
           await assert.rejects(work, { code: 'LEASE_LOST', reason: 'taken-over' });
-          assert.ok(toldAfterMs < ttlMs, `told ${toldAfterMs} ms after the eviction`);
+          assert.ok(toldInside, 'a renewal should have told');
           await findFree(harness, other, key);
         }),
       ),
@@ -130,7 +132,7 @@ export const serviceCases: readonly ConformanceCase[] = [
       withServices(harness, 1, ([service], [store]) =>
         withStores(harness, 1, async (other) => {
           const key = newKey();
-          const held = service.withLock(key, { ttlMs: 60_000, minHoldMs: 30_000 }, () => 'done');
+          const held = service.withLock(key, { ttlMs: LONG_MS, minHoldMs: LONG_MS / 2 }, () => 'done');
           if (!store.keepsReleasedKeys) return assert.rejects(held, { code: 'LOCK_CONFIG_INVALID' });
           assert.equal(await held, 'done');
           await service.close();

@@ -10,8 +10,8 @@ import {
   LONG_MS,
   newKey,
   PATIENCE_MS,
-  outlive,
   pause,
+  pauseBeyond,
   shortTtlMs,
   SLACK_MS,
   take,
@@ -96,7 +96,7 @@ export const tokenCases: readonly ConformanceCase[] = [
         const claim = claimOn(newKey(), shortTtlMs(one));
         await take(one, claim);
         await take(one, { ...claim, ttlMs: LONG_MS });
-        await outlive(harness, claim);
+        await pauseBeyond(harness, claim);
         await findTaken(other, claim.key);
       }),
   },

@@ -13,14 +13,16 @@ import type {
 
 import type { IdempotencyStoreHarness } from './conformance-case.js';
 
-/** Far longer than any case runs: what is to last for this long lasts throughout. */
-export const LONG_MS = 60_000;
+/** Longer than runners let a case go on, however slow the machine: what is to last for this long lasts throughout. */
+export const LONG_MS = 600_000;
 /** A lease that a case can wait for. */
 export const SHORT_MS = 400;
 /** How long a case listens for one answer. */
-export const PATIENCE_MS = 10_000;
-/** By how much a busy machine may be late in noticing what is due. */
+export const PATIENCE_MS = 30_000;
+/** By how much a store may be late in noticing what is due. What the machine adds is measured: see {@link takeWithin}. */
 export const SLACK_MS = 1_500;
+/** Steps that a store may need to do what is due, each as slow as the slowest of those that it is asked for meanwhile. */
+const STEPS_BEHIND = 3;
 
 /** As the service makes them. */
 export function newId(): string {
@@ -75,19 +77,26 @@ export async function take(store: IdempotencyStore, claim: RecordClaim): Promise
   return answer;
 }
 
-/** Keeps asking until the record can be claimed; fails when that takes longer than `limitMs`. */
+/**
+ * Keeps asking until the record can be claimed. Fails when it cannot for a claim that began more than `limitMs` later, and as much
+ * later again as a few of the slowest claims took: so a slow machine has more time, and a store that forgets no more.
+ */
 export async function takeWithin(
   store: IdempotencyStore,
   claim: RecordClaim,
   limitMs: number,
 ): Promise<Claimed> {
   const startedAtMs = performance.now();
+  let slowestMs = 0;
   for (;;) {
+    const sentAtMs = performance.now();
     const answer = await ask(store, claim);
     if (answer.kind === 'claimed') return answer;
     assert.equal(answer.kind, 'running');
-    assert.ok(performance.now() - startedAtMs <= limitMs, 'the record should have been free by now');
     await pause(5);
+    slowestMs = Math.max(slowestMs, performance.now() - sentAtMs);
+    const late = sentAtMs - startedAtMs > limitMs + STEPS_BEHIND * slowestMs;
+    assert.ok(!late, 'the record should have been free by now');
   }
 }
 
