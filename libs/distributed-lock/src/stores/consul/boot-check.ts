@@ -6,6 +6,8 @@ import type { ConsulCommands } from './consul-commands.js';
 import { nameOf } from './key-name.js';
 
 const BOOT_TIMEOUT_MS = 5_000;
+/** Servers may keep much shorter sessions, which would end while a slow one is still tried out. */
+const LEAST_SESSION_MS = 2 * BOOT_TIMEOUT_MS;
 
 /**
  * Looks at the servers behind the agent once, and takes a lock for a moment.
@@ -37,7 +39,8 @@ export async function checkAgent(
 async function look(commands: ConsulCommands, keyPrefix: string, signal: AbortSignal): Promise<TtlLimits> {
   const limits = await commands.ttlLimits(signal);
   const name = nameOf(keyPrefix, `boot:${randomBytes(16).toString('hex')}`);
-  const sessionId = await commands.createSession({ name, ttlMs: limits.minMs, lockDelayMs: 0 }, signal);
+  const ttlMs = Math.min(Math.max(limits.minMs, LEAST_SESSION_MS), limits.maxMs);
+  const sessionId = await commands.createSession({ name, ttlMs, lockDelayMs: 0 }, signal);
   try {
     await commands.tryOut({ name, sessionId }, signal);
   } finally {

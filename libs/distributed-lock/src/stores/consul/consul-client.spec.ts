@@ -46,13 +46,13 @@ describe('the connections to an agent', () => {
 
   it('serve commands in their order, no more at once than there are of them, also after some have failed', async () => {
     let most = 0;
-    let now = 0;
+    const inside: (() => void)[] = [];
     const asked = await begin((incoming, outgoing) => {
-      most = Math.max(most, (now += 1));
+      inside.push(() => void (incoming.url?.endsWith('7') ? outgoing.destroy() : outgoing.end('yes')));
+      if (inside.length < 2) return; // nobody is answered alone
       setTimeout(() => {
-        now -= 1;
-        if (incoming.url?.endsWith('7')) outgoing.destroy();
-        else outgoing.end('yes');
+        most = Math.max(most, inside.length);
+        for (const answer of inside.splice(0)) answer();
       }, 2);
     }, 4);
     const paths = Array.from({ length: 40 }, (_, i) => `kv/${i}`);
@@ -102,7 +102,7 @@ describe('the connections to an agent', () => {
 });
 
 async function until(condition: () => boolean): Promise<void> {
-  const endsAtMs = performance.now() + 10_000;
+  const endsAtMs = performance.now() + 30_000;
   while (!condition() && performance.now() < endsAtMs) await new Promise((resolve) => setTimeout(resolve, 2));
   expect(condition()).toBe(true);
 }
