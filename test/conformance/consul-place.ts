@@ -3,8 +3,8 @@ import { consulStore, type ConsulStoreOptions } from 'nestjs-distributed-lock/co
 
 import { startCommandProxy, startConsul, type CommandProxy, type ConsulServer } from '../servers/index.js';
 
-export const PATIENCE_MS = 5_000;
-export const claim: Claim = { key: 'invoice:1', ownerId: 'a', ttlMs: 60_000 };
+export const PATIENCE_MS = 30_000;
+export const claim: Claim = { key: 'invoice:1', ownerId: 'a', ttlMs: 200_000 };
 /** What that key is called in Consul. */
 export const NAME = 'lock/invoice.3A1';
 
@@ -96,11 +96,11 @@ export class ConsulPlace {
 /** What a command does, without whom or what it names. */
 export const verbOf = (path: string): string => /^\/v1\/(kv|txn|session\/\w+)/.exec(path)?.[1] ?? path;
 
-export async function eventually(expectation: () => unknown): Promise<void> {
+export async function eventually<T>(expectation: () => T | Promise<T>): Promise<T> {
   const startedAtMs = performance.now();
   for (;;) {
     try {
-      return void (await expectation());
+      return await expectation();
     } catch (error) {
       if (performance.now() - startedAtMs > PATIENCE_MS) throw error;
       await pause(50);

@@ -3,6 +3,9 @@ import type { Claim } from 'nestjs-distributed-lock';
 import { describeWithServers } from '../servers/index.js';
 import { claim, ConsulPlace, eventually, NAME, pause, PATIENCE_MS, verbOf } from './consul-place.js';
 
+/** Longer than a test may take. */
+const LONG_MS = 200_000;
+
 describeWithServers(['consul'], 'the Consul store on its server', () => {
   let place: ConsulPlace;
   beforeAll(async () => void (place = await ConsulPlace.open()));
@@ -35,8 +38,13 @@ describeWithServers(['consul'], 'the Consul store on its server', () => {
   it('does not take a lock with a session that has ended before the key was made (C020)', async () => {
     const proxy = await place.proxied();
     const slow = place.storeAt({ url: proxy.url });
-    proxy.delayFrom(2, 900); // the transaction that makes the key
-    await expect(slow.tryAcquire({ ...claim, ttlMs: 200 }, PATIENCE_MS)).rejects.toThrow(/invalid session/);
+    const letGo = proxy.hold(2); // the transaction that makes the key
+    const taken = expect(slow.tryAcquire({ ...claim, ttlMs: 200 }, PATIENCE_MS)).rejects;
+    const refused = taken.toThrow(/invalid session/);
+    while (proxy.commands.length < 3) await pause(5);
+    await eventually(async () => expect(await place.sessions()).toEqual([]));
+    letGo();
+    await refused;
     expect(await place.keys()).toEqual([]);
   });
 
@@ -46,16 +54,16 @@ describeWithServers(['consul'], 'the Consul store on its server', () => {
       const proxy = await place.proxied();
       const slow = place.storeAt({ url: proxy.url });
       const nr = ['kv', 'session/create', 'txn'].indexOf(command);
-      proxy.delayFrom(nr, 500);
+      const letGo = proxy.hold(nr);
       const taken = slow.tryAcquire(claim, PATIENCE_MS);
       const refused = expect(taken).rejects.toThrow();
       while (proxy.commands.length < nr + 1) await pause(5);
-      proxy.delayFrom(Infinity, 0);
       expect(await place.release(slow)).toBe('not-owner');
+      letGo();
       await refused;
-      await pause(600); // what was delayed arrives
+      await proxy.passed(); // what was held has arrived
       expect(await place.keys()).toEqual([]);
-      expect(await place.sessions()).toEqual([]);
+      await eventually(async () => expect(await place.sessions()).toEqual([])); // a late one is ended when it is told
       expect((await slow.tryAcquire(claim, PATIENCE_MS)).kind).toBe('granted'); // the owner id is not spoilt
     },
   );
@@ -88,8 +96,9 @@ describeWithServers(['consul'], 'the Consul store on its server', () => {
   it('ends a session whose creation was answered when nobody waited for it any more', async () => {
     const proxy = await place.proxied();
     const slow = place.storeAt({ url: proxy.url });
-    proxy.delayFrom(1, 500);
-    await expect(slow.tryAcquire(claim, 200)).rejects.toThrow();
+    const letGo = proxy.hold(1);
+    await expect(slow.tryAcquire(claim, 2_000)).rejects.toThrow();
+    letGo();
     await eventually(() => expect(proxy.commands.map(verbOf)).toContain('session/destroy'));
     await eventually(async () => expect(await place.sessions()).toEqual([]));
     expect(await place.keys()).toEqual([]);
@@ -104,7 +113,7 @@ describeWithServers(['consul'], 'the Consul store on its server', () => {
 
   it('tells a holder at its next renewal that its session was ended by hand, and takes nothing back (C005)', async () => {
     await place.withService({}, async (service) => {
-      const lease = await service.acquire('k', { ttlMs: 1_500 });
+      const lease = await service.acquire('k', { ttlMs: 6_000 });
       const [session] = await place.sessions();
       await place.server.ask('PUT', `session/destroy/${session?.ID}`);
       await eventually(() => expect(lease.signal.aborted).toBe(true));
@@ -187,11 +196,11 @@ describeWithServers(['consul'], 'the Consul store on its server', () => {
   it('neither overwrites nor locks what was put at its key after it had looked', async () => {
     const proxy = await place.proxied();
     const slow = place.storeAt({ url: proxy.url });
-    proxy.delayFrom(2, 400); // the transaction that makes the key
+    const letGo = proxy.hold(2); // the transaction that makes the key
     const refusal = expect(slow.tryAcquire(claim, PATIENCE_MS)).rejects.toThrow(/is not usable/);
     while (proxy.commands.length < 3) await pause(5);
-    proxy.delayFrom(Infinity, 0);
     await place.server.ask('PUT', `kv/${NAME}`, 'x');
+    letGo();
     await refusal;
     expect(await place.server.ask('GET', `kv/${NAME}`)).toMatchObject([{ Value: base64('x'), LockIndex: 0 }]);
     expect(await place.sessions()).toEqual([]);
@@ -209,9 +218,9 @@ describeWithServers(['consul'], 'the Consul store on its server', () => {
     const key = `lost:${lost}`;
     const tokens: number[] = [];
     await place.withService({ url: proxy.url, open: false }, async (service) => {
-      const lease = await service.acquire(key, { ttlMs: 20_000, waitMs: 20_000 });
+      const lease = await service.acquire(key, { ttlMs: LONG_MS, waitMs: 60_000 });
       tokens.push(lease.token);
-      for (const ttlMs of [20_000, 30_000]) await eventually(() => lease.extend(ttlMs));
+      for (const ttlMs of [LONG_MS, 1.5 * LONG_MS]) await eventually(() => lease.extend(ttlMs));
       expect((await place.store.tryAcquire({ ...claim, key }, PATIENCE_MS)).kind).toBe('busy');
       lease.assertHeld();
       await lease.release().catch((error: unknown) => expect(error).toMatchObject({ outcome: 'committed' }));

@@ -7,8 +7,8 @@ import { createLockTables } from 'nestjs-distributed-lock/typeorm';
 
 import {
   describeWithServers,
+  mySqlKin,
   startEtcd,
-  startMariaDb,
   startPostgres,
   startRedis,
   startStopping,
@@ -26,7 +26,11 @@ const kinds = [
   { title: 'etcd', servers: ['etcd'], start: () => startEtcd() },
   { title: 'zookeeper', servers: ['zookeeper'], start: () => startZooKeeper() },
   { title: 'the lease table on PostgreSQL', servers: ['postgres'], start: () => startPostgres() },
-  { title: 'the lease table on MariaDB', servers: ['mariadb'], start: () => startMariaDb() },
+  ...mySqlKin.map(({ kind, name, start }) => ({
+    title: `the lease table on ${name}`,
+    servers: [kind],
+    start: () => start(),
+  })),
   { title: 'the lease table in a SQLite file', servers: [], start: sqliteFile },
 ] as const;
 

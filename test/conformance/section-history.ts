@@ -43,7 +43,7 @@ export class SectionHistory {
   /** Resolves when so many more have entered. */
   grownBy(count: number): Promise<void> {
     const enough = this.#sections.length + count;
-    return until('work goes on', () => Promise.resolve(this.#sections.length >= enough), 60_000);
+    return until('work goes on', () => Promise.resolve(this.#sections.length >= enough), 120_000);
   }
 }
 

@@ -27,7 +27,7 @@ export function storeAt({ place, enableWAL = true }: StorePlace): LockStore {
   }
   if (place.startsWith('mysql+getlock:')) {
     const url = place.replace('+getlock', '');
-    return mysqlNamedLockStore({ dataSource: new DataSource({ type: 'mariadb', url }) });
+    return mysqlNamedLockStore({ dataSource: new DataSource({ type: 'mysql', url }) });
   }
   return typeormStore({ dataSource: leaseDatabaseAt({ place, enableWAL }) });
 }
@@ -39,7 +39,7 @@ export function lockDatabaseAt(at: StorePlace): DataSource | undefined {
 
 function leaseDatabaseAt({ place, enableWAL = true }: StorePlace): DataSource {
   if (place.startsWith('postgres:')) return new DataSource({ type: 'postgres', url: place });
-  if (place.startsWith('mysql:')) return new DataSource({ type: 'mariadb', url: place });
+  if (place.startsWith('mysql:')) return new DataSource({ type: 'mysql', url: place });
   const driver: unknown = createRequire(import.meta.url)('libsql');
   return new DataSource({ type: 'better-sqlite3', driver, database: place, enableWAL });
 }

@@ -8,19 +8,19 @@ import {
 } from 'nestjs-distributed-lock/typeorm';
 import { DataSource } from 'typeorm';
 
-import { startMariaDb, startPostgres, type TestServer } from '../servers/index.js';
+import { mySqlKin, startPostgres, type TestServer } from '../servers/index.js';
 
 /** A database whose own locks a store takes, and what an administrator sees of it. */
 export interface SessionLockKind {
   readonly title: string;
-  readonly server: 'postgres' | 'mariadb';
+  readonly server: 'postgres' | 'mariadb' | 'mysql';
   /** With the lock tables. */
   start(): Promise<TestServer>;
   dataSource(port: number): DataSource;
   store(dataSource: DataSource): LockStore;
   /** For a child process, as `storeAt()` reads it. */
   place(server: TestServer): string;
-  /** Locks that any session has: all of them, or on MariaDB, which has no list, that of key `k`. */
+  /** Locks that any session has: all of them, or on MariaDB and MySQL, which have no list, that of key `k`. */
   readonly countLocks: string;
 }
 
@@ -43,28 +43,28 @@ const postgresAdvisory: SessionLockKind = {
   countLocks: `SELECT count(*)::int AS n FROM pg_locks WHERE locktype = 'advisory' AND granted`,
 };
 
-const mariadbNamedLock: SessionLockKind = {
-  title: 'named locks of MariaDB',
-  server: 'mariadb',
+const namedLocks = mySqlKin.map(({ kind, name, start }): SessionLockKind => ({
+  title: `named locks of ${name}`,
+  server: kind,
   async start() {
-    const server = await startMariaDb();
+    const server = await start();
     await createLockTables(this.dataSource(server.port));
     return server;
   },
-  dataSource: (port) => new DataSource({ type: 'mariadb', url: `mysql://root@127.0.0.1:${port}/app` }),
+  dataSource: (port) => new DataSource({ type: kind, url: `mysql://root@127.0.0.1:${port}/app` }),
   store: (dataSource) => mysqlNamedLockStore({ dataSource }),
   place: ({ url }) => url.replace('mysql:', 'mysql+getlock:'),
   countLocks: `SELECT IS_USED_LOCK('${namedLock('k')}') IS NOT NULL AS n`,
-};
+}));
 
-export const sessionLockKinds: readonly SessionLockKind[] = [postgresAdvisory, mariadbNamedLock];
+export const sessionLockKinds: readonly SessionLockKind[] = [postgresAdvisory, ...namedLocks];
 
 /** The name of the lock of a key in the database `app`. */
 export function namedLock(key: string): string {
   return `ll:${createHash('sha256').update(`app\0lock_lease\0${key}`).digest('hex').slice(0, 60)}`;
 }
 
-export async function until(condition: () => Promise<boolean> | boolean, patienceMs = 10_000): Promise<void> {
+export async function until(condition: () => Promise<boolean> | boolean, patienceMs = 30_000): Promise<void> {
   const endsAtMs = performance.now() + patienceMs;
   while (!(await condition())) {
     if (performance.now() > endsAtMs) throw new Error('it never came true');

@@ -7,9 +7,9 @@ import { zookeeperStore } from 'nestjs-distributed-lock/zookeeper';
 import { DataSource } from 'typeorm';
 
 import {
+  mySqlKin,
   startConsul,
   startEtcd,
-  startMariaDb,
   startPostgres,
   startRedis,
   startZooKeeper,
@@ -18,7 +18,7 @@ import {
 
 /** A kind of server, which keeps its data when it is killed, and how a store reaches it on a port of this machine. */
 interface StoreKind {
-  readonly kind: 'redis' | 'postgres' | 'mariadb' | 'etcd' | 'zookeeper' | 'consul';
+  readonly kind: 'redis' | 'postgres' | 'mariadb' | 'mysql' | 'etcd' | 'zookeeper' | 'consul';
   start(): Promise<TestServer>;
   storeAt(port: number): LockStore;
 }
@@ -30,7 +30,7 @@ export const storeKinds: readonly StoreKind[] = [
     storeAt: (port) => redisStore({ url: `redis://127.0.0.1:${port}` }),
   },
   inDatabase('postgres', startPostgres, (port) => postgresAt(port)),
-  inDatabase('mariadb', startMariaDb, (port) => mariaDbAt(port)),
+  ...mySqlKin.map(({ kind, start }) => inDatabase(kind, start, (port) => mySqlAt(kind, port))),
   {
     kind: 'etcd',
     start: () => startEtcd(),
@@ -49,7 +49,7 @@ export const storeKinds: readonly StoreKind[] = [
 ];
 
 function inDatabase(
-  kind: 'postgres' | 'mariadb',
+  kind: 'postgres' | 'mariadb' | 'mysql',
   startServer: () => Promise<TestServer>,
   databaseAt: (port: number) => DataSource,
 ): StoreKind {
@@ -68,6 +68,6 @@ function postgresAt(port: number): DataSource {
   return new DataSource({ type: 'postgres', url: `postgres://postgres@127.0.0.1:${port}/postgres` });
 }
 
-function mariaDbAt(port: number): DataSource {
-  return new DataSource({ type: 'mariadb', url: `mysql://root@127.0.0.1:${port}/app` });
+function mySqlAt(type: 'mariadb' | 'mysql', port: number): DataSource {
+  return new DataSource({ type, url: `mysql://root@127.0.0.1:${port}/app` });
 }

@@ -2,7 +2,6 @@ import { once } from 'node:events';
 import { createServer, request, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { buffer } from 'node:stream/consumers';
-import { setTimeout as sleep } from 'node:timers/promises';
 
 /** A way to a server of HTTP on which single commands can be made to fail. */
 export interface CommandProxy {
@@ -11,40 +10,56 @@ export interface CommandProxy {
   readonly commands: readonly string[];
   /** The command at this place in {@link commands} is carried out, and its answer never arrives: the connection breaks. */
   loseAnswer(place: number): void;
-  /** Commands at this place and after it arrive this much later. */
-  delayFrom(place: number, delayMs: number): void;
+  /** The command at this place does not arrive before it is let go, by what this gives; also when nobody waits for it any more. */
+  hold(place: number): () => void;
+  /** Resolves when all commands that came by have arrived, and been answered or broken off. */
+  passed(): Promise<void>;
   stop(): Promise<void>;
 }
 
 export async function startCommandProxy(targetUrl: string): Promise<CommandProxy> {
   const commands: string[] = [];
   let lost = -1;
-  let delayed = { from: Infinity, byMs: 0 };
+  const held = new Map<number, Promise<void>>();
+  const passing = new Set<Promise<void>>();
 
   async function pass(incoming: IncomingMessage, outgoing: ServerResponse): Promise<void> {
     const place = commands.push(incoming.url ?? '') - 1;
     const body = await buffer(incoming);
-    if (place >= delayed.from) await sleep(delayed.byMs);
+    await held.get(place);
     const { method, headers } = incoming;
     const forwarded = request(new URL(incoming.url ?? '', targetUrl), { method, headers, agent: false });
     outgoing.on('close', () => forwarded.destroy());
     forwarded.on('error', () => outgoing.destroy());
     forwarded.on('response', (answer) => {
       if (place === lost) return void answer.resume().on('end', () => outgoing.destroy());
+      if (outgoing.destroyed) return void answer.resume();
       outgoing.writeHead(answer.statusCode ?? 502, answer.headers);
       answer.pipe(outgoing);
     });
     forwarded.end(body);
+    await new Promise((resolve) => forwarded.on('close', resolve));
   }
 
-  const server = createServer((incoming, outgoing) => void pass(incoming, outgoing));
+  const server = createServer((incoming, outgoing) => {
+    const broken = (): void => void outgoing.destroy(); // whoever asked has gone in the middle of it
+    const each = pass(incoming, outgoing)
+      .catch(broken)
+      .finally(() => passing.delete(each));
+    passing.add(each);
+  });
   server.listen(0, '127.0.0.1');
   await once(server, 'listening');
   return {
     url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
     commands,
     loseAnswer: (place) => (lost = place),
-    delayFrom: (from, byMs) => (delayed = { from, byMs }),
+    hold(place) {
+      let letGo!: () => void;
+      held.set(place, new Promise((resolve) => (letGo = resolve)));
+      return letGo;
+    },
+    passed: async () => void (await Promise.all(passing)),
     async stop() {
       const closed = once(server, 'close');
       server.close();

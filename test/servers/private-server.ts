@@ -55,7 +55,7 @@ export interface Place {
 }
 
 const HOST = '127.0.0.1';
-const START_LIMIT_MS = 30_000;
+const START_LIMIT_MS = 60_000;
 const PORT_ATTEMPTS = 5;
 
 export async function startServer(recipe: ServerRecipe): Promise<TestServer> {

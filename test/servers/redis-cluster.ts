@@ -20,7 +20,7 @@ export interface RedisCluster {
 }
 
 const SLOTS = 16_384;
-const MIGRATE_LIMIT_MS = '2000';
+const MIGRATE_LIMIT_MS = '5000';
 
 /** Three masters of one cluster of your own; `stop()` them when done. Needs Redis 7 or later. */
 export async function startRedisCluster(): Promise<RedisCluster> {
@@ -38,7 +38,7 @@ export async function startRedisCluster(): Promise<RedisCluster> {
 
 async function startNode(): Promise<RedisServer> {
   const bus = String(await freePort()); // by default 10 000 above its port, where systems take ports of clients from
-  const settings = ['--cluster-enabled', 'yes', '--cluster-port', bus, '--cluster-node-timeout', '2000'];
+  const settings = ['--cluster-enabled', 'yes', '--cluster-port', bus, '--cluster-node-timeout', '5000'];
   return startRedis({ settings: [...settings, '--cluster-require-full-coverage', 'no'] });
 }
 

@@ -1,6 +1,6 @@
 import { Redis } from 'ioredis';
 
-const PATIENCE_MS = 2_000;
+const PATIENCE_MS = 5_000;
 
 /** Sends one command to one server, on a connection of its own. @throws its refusal, or that nothing answers */
 export async function redisCommand(port: number, ...command: [string, ...string[]]): Promise<unknown> {
@@ -21,7 +21,7 @@ export async function redisCommand(port: number, ...command: [string, ...string[
 }
 
 /** Asks every 20 ms until the answer is yes; a server that does not answer has not said so. */
-export async function until(what: string, holds: () => Promise<boolean>, limitMs = 20_000): Promise<void> {
+export async function until(what: string, holds: () => Promise<boolean>, limitMs = 60_000): Promise<void> {
   const giveUpAtMs = performance.now() + limitMs;
   while (!(await holds().catch(() => false))) {
     if (performance.now() > giveUpAtMs) throw new Error(`not within ${limitMs} ms: ${what}`);

@@ -18,6 +18,8 @@ export interface TcpProxy {
    * that lost one stays silent from then on (a stream has no holes) until the client ends it, or {@link heal} does.
    */
   dropReplies(count: number, passing?: number): void;
+  /** False once all that were to be dropped have been. */
+  readonly dropsReplies: boolean;
   /** Answers arrive this much later, in order, from now on. 0 ends the delay. */
   delayReplies(delayMs: number): void;
   /** Ends every fault: silent connections are broken, so that clients connect anew. Resolves when it listens again. */
@@ -73,6 +75,10 @@ class Proxy implements TcpProxy {
   dropReplies(count: number, passing = 0): void {
     this.#repliesToDrop = count;
     this.#repliesToPass = passing;
+  }
+
+  get dropsReplies(): boolean {
+    return this.#repliesToDrop > 0;
   }
 
   delayReplies(delayMs: number): void {

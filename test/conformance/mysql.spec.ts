@@ -1,16 +1,16 @@
 import { createLockTables, typeormStore } from 'nestjs-distributed-lock/typeorm';
 import { DataSource } from 'typeorm';
 
-import { describeWithServers, startMariaDb, type MariaDbServer } from '../servers/index.js';
+import { describeOnMySqlKin, type TestServer } from '../servers/index.js';
 import { itConforms } from './run-conformance.js';
 
-describeWithServers(['mariadb'], 'the lease table on MariaDB', () => {
-  let server: MariaDbServer;
+describeOnMySqlKin('the lease table on', ({ kind, start }) => {
+  let server: TestServer;
   let dataSource: DataSource;
 
   beforeAll(async () => {
-    server = await startMariaDb();
-    dataSource = new DataSource({ type: 'mariadb', url: server.url });
+    server = await start();
+    dataSource = new DataSource({ type: kind, url: server.url });
     await createLockTables(dataSource);
     await dataSource.initialize();
   });

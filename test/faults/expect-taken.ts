@@ -1,0 +1,15 @@
+import { hasCode, type LockService } from 'nestjs-distributed-lock';
+
+const PATIENCE_MS = 30_000;
+
+/** Expects that somebody else has the key. On a busy machine a single try may have no answer in time, which says nothing. */
+export async function expectTaken(service: LockService, key: string): Promise<void> {
+  const giveUpAtMs = performance.now() + PATIENCE_MS;
+  for (;;) {
+    try {
+      return expect(await service.tryAcquire(key)).toBeNull();
+    } catch (error) {
+      if (!hasCode(error, 'STORE_UNAVAILABLE') || performance.now() > giveUpAtMs) throw error;
+    }
+  }
+}
