@@ -18,7 +18,7 @@ export type ConsumerNews =
   | { readonly type: 'answered'; readonly invoice: string; readonly answer: unknown };
 
 /** Long enough for the queue to give a stalled job to another worker meanwhile. */
-const LEASE_MS = 6_000;
+const LEASE_MS = 10_000;
 const ONCE = { leaseMs: LEASE_MS, waitMs: 0, fingerprint: (job: PayoutJob): Payout => job.data };
 const HELD = { ttlMs: LEASE_MS, waitMs: 0 };
 
