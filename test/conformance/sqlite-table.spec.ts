@@ -89,7 +89,7 @@ describe('the lease table in SQLite', () => {
     const { utilization } = performance.eventLoopUtilization(before);
     await session.rollbackTransaction();
     const lease = await acquired;
-    expect(utilization).toBeLessThan(0.8); // with a driver that waits by itself the loop is never idle, however fast the machine
+    expect(utilization).toBeLessThan(0.95); // with a driver that waits by itself the loop is never idle, however fast the machine
     await lease.release();
     await service.close(0);
   });
