@@ -2,10 +2,10 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
-import { describeWithServers, startMariaDb, startPostgres, type TestServer } from '../servers/index.js';
+import { describeOnMySqlKin, describeWithServers, startPostgres, type TestServer } from '../servers/index.js';
 import { COMPILE_TIMEOUT_MS, compileDemo } from './demo-run.js';
 import { expectToAddUpOn } from './few-faults.js';
-import { leftInMariaDb, leftInPostgres } from './leftovers.js';
+import { leftInMySql, leftInPostgres } from './leftovers.js';
 
 /** Seconds, and minutes on a busy machine. */
 const RUN_TIMEOUT_MS = 600_000;
@@ -31,9 +31,9 @@ describeWithServers(['postgres'], 'the demo with advisory locks of PostgreSQL', 
   );
 });
 
-describeWithServers(['mariadb'], 'the demo with MariaDB', () => {
+describeOnMySqlKin('the demo with', ({ start }) => {
   let server: TestServer;
-  beforeAll(async () => void (server = await startMariaDb()));
+  beforeAll(async () => void (server = await start()));
   afterAll(() => server.stop());
 
   it.each([
@@ -43,7 +43,7 @@ describeWithServers(['mariadb'], 'the demo with MariaDB', () => {
     `with %s ${SENTENCE}, and leaves nothing behind`,
     async (_, scheme) => {
       await expectToAddUpOn(server.url.replace('mysql:', scheme), folder);
-      expect(await leftInMariaDb(server.url)).toEqual([]);
+      expect(await leftInMySql(server.url)).toEqual([]);
     },
     RUN_TIMEOUT_MS,
   );

@@ -13,8 +13,8 @@ export async function leftInPostgres(url: string): Promise<readonly unknown[]> {
   return rows;
 }
 
-/** Databases of runs on a MariaDB server, and whatever is in the one of the url. */
-export async function leftInMariaDb(url: string): Promise<readonly unknown[]> {
+/** Databases of runs on a MariaDB or MySQL server, and whatever is in the one of the url. */
+export async function leftInMySql(url: string): Promise<readonly unknown[]> {
   const connection = await createConnection(url);
   const [rows] = await connection.query(
     `SELECT schema_name FROM information_schema.schemata WHERE schema_name LIKE 'demo%'

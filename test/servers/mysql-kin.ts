@@ -1,0 +1,14 @@
+import { describeWithServers } from './describe-with-servers.js';
+import { startMariaDb } from './mariadb-server.js';
+import { startMySql } from './mysql-server.js';
+
+/** One dialect and one protocol, but each has answers, locks and refusals of its own. `kind` is its type in TypeORM, too. */
+export const mySqlKin = [
+  { kind: 'mariadb', name: 'MariaDB', start: startMariaDb },
+  { kind: 'mysql', name: 'MySQL', start: startMySql },
+] as const;
+
+/** Runs the same tests on a server of each. */
+export function describeOnMySqlKin(title: string, body: (on: (typeof mySqlKin)[number]) => void): void {
+  for (const on of mySqlKin) describeWithServers([on.kind], `${title} ${on.name}`, () => body(on));
+}
