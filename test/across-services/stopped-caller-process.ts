@@ -25,8 +25,10 @@ async function run({ source, ttlMs, key, urls }: StoppedCallerOrder): Promise<vo
   guardDataSource(dataSource, locks);
   // The self-test of the guards comes with the first lock, and may take longer than a short lease allows.
   await locks.withLock('invoice:warm-up', { ttlMs: 60_000, waitMs: 60_000 }, () => undefined);
-  const lease = await locks.acquire(key, { ttlMs, waitMs: 0 });
+  // To take the lock may take longer than a short lease lasts, and where even shortening it does, it is lost already.
+  const lease = await locks.acquire(key, { ttlMs: 60_000, waitMs: 0 });
   const headers = await lease.run(() => fencingHeaders());
+  await lease.extend(ttlMs).catch(() => undefined);
   process.kill(process.pid, 'SIGSTOP');
   const answers: Answer[] = [];
   for (const url of urls) answers.push(await post(url, headers, { by: 'the stopped caller' }));

@@ -69,7 +69,7 @@ describeOnEachDatabase(
           await Promise.all([caller.stopped(), control.stopped()]);
           const successor = await ledger.app
             .get(LockService)
-            .acquire('invoice:42', { ttlMs: 60_000, waitMs: 30_000 });
+            .acquire('invoice:42', { ttlMs: LIMIT_MS, waitMs: LIMIT_MS });
           const answers = await caller.answer();
           expect(answers.map(({ status }) => status)).toEqual([409, 409, 503]); // the last route has not opted in
           expect(answers.map(({ body }) => body['code'])).toEqual(Array(3).fill('FENCED_OUT'));

@@ -18,6 +18,9 @@ export interface StoppedOwnerOrder {
   readonly guarded: boolean;
 }
 
+/** To take all locks, and to raise all fences, may take longer than a short lease lasts. */
+const TAKEN_FOR_MS = 60_000;
+
 /** Codes of the errors that one path met after the process went on; none where nothing was thrown. */
 export interface Outcome {
   readonly path: string;
@@ -44,8 +47,10 @@ async function run(order: StoppedOwnerOrder): Promise<void> {
   await warmUp(locks);
   const leases: Lease[] = [];
   for (const index of guardedPaths.keys()) {
-    leases.push(await locks.acquire(keyOf(index), { ttlMs: order.ttlMs, waitMs: 0 }));
+    leases.push(await locks.acquire(keyOf(index), { ttlMs: TAKEN_FOR_MS, waitMs: 0 }));
   }
+  // Where even this takes longer than the lease that it asks for, that is lost already.
+  await Promise.allSettled(leases.map((lease) => lease.extend(order.ttlMs)));
   if (order.stopsAt === 'holding') process.kill(process.pid, 'SIGSTOP');
   const outcomes = await Promise.all(leases.map((lease, index) => attempt(owner, lease, index, gate)));
   process.stdout.write(JSON.stringify(outcomes), () => process.exit(0));
@@ -61,12 +66,18 @@ async function attempt(owner: Owner, lease: Lease, index: number, gate?: Gate): 
   if (!path) throw new Error(`no path ${index}`);
   const firstRead = await codeOf(() => lease.assertHeld());
   let write: string | undefined;
+  let entered = false;
   const section = await codeOf(() =>
     lease.run(async () => {
+      entered = true;
       write = await codeOf(() => path.write(owner, String(index)));
       gate?.ended();
     }),
   );
+  if (gate && !entered) {
+    write = section;
+    gate.ended();
+  }
   return { path: path.name, firstRead, write, section };
 }
 
