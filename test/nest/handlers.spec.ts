@@ -81,6 +81,8 @@ describe('C106: an event handler whose key is busy', () => {
 
   it('C100: an event handler that outlives its emitter takes the lock anew', async () => {
     const order: string[] = [];
+    let tellEnded!: () => void;
+    const ended = new Promise<void>((resolve) => (tellEnded = resolve));
     @Injectable()
     class Outliving {
       constructor(private readonly emitter: EventEmitter2) {}
@@ -94,7 +96,7 @@ describe('C106: an event handler whose key is busy', () => {
 
       @OnEvent('settled', { async: true })
       async onSettled(token: number): Promise<void> {
-        await sleep(10);
+        await ended;
         await this.follow(token);
       }
 
@@ -111,6 +113,7 @@ describe('C106: an event handler whose key is busy', () => {
     await module.init();
     await module.get(Outliving).settle();
     LockTesting.expectIdle();
+    tellEnded();
     while (order.length < 2) await sleep(5);
     expect(order).toEqual(['settled', 'followed with a new token']);
     await module.close();
@@ -146,9 +149,14 @@ describe('a scheduled job', () => {
 
     const release = await LockTesting.holdElsewhere('nightly');
     const jobs = module.get(SchedulerRegistry).getCronJobs();
+    const ends: string[] = [];
+    module.get(LockEvents).subscribe(({ type, template }) => {
+      if (type === 'skipped' || type === 'released') ends.push(`${type} ${template}`);
+    });
     const fire = async (name: string): Promise<void> => {
+      const before = ends.length;
       await jobs.get(name)?.fireOnTick();
-      await sleep(20);
+      while (ends.length === before) await sleep(1);
     };
     await fire('above');
     await fire('below');
@@ -156,6 +164,7 @@ describe('a scheduled job', () => {
     await release();
     await fire('above');
     expect(keys).toEqual(['nightly-too', 'nightly']);
+    expect(ends).toEqual(['skipped nightly', 'released nightly-too', 'released nightly']);
     await module.close();
     warned.mockRestore();
   });

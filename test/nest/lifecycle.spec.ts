@@ -40,7 +40,7 @@ class Work implements OnModuleDestroy {
 
   @Locked('endless', { waitMs: 0 })
   async endless(): Promise<void> {
-    await sleep(300, undefined, { ref: false });
+    await this.mayEnd;
   }
 
   /** The application is stopping, and may still use its locks. */
@@ -56,7 +56,7 @@ interface Booted {
   readonly closed: jest.Mock;
 }
 
-async function boot(shutdownGraceMs = 1_000, asynchronous = false): Promise<Booted> {
+async function boot(shutdownGraceMs = 60_000, asynchronous = false): Promise<Booted> {
   const store = memoryStore();
   const closed = jest.fn(() => Promise.resolve());
   const options = { store: Object.assign(store, { close: closed }), shutdownGraceMs };
@@ -111,19 +111,23 @@ describe('an application that closes', () => {
 
   it('gives up what is still held after the grace time, and tells its holder', async () => {
     const { app, store } = await boot(20);
-    const endless = app.get(Work).endless();
+    const work = app.get(Work);
+    let letItEnd!: () => void;
+    work.mayEnd = new Promise<void>((resolve) => (letItEnd = resolve));
+    const endless = work.endless();
     const told = expect(endless).rejects.toMatchObject({ code: 'LEASE_LOST', reason: 'session-ended' });
     while (!app.get(LockService).busy) await sleep(1);
     await app.close();
     const claim = { key: 'endless', ownerId: 'next', ttlMs: 100 };
     await expect(store.tryAcquire(claim, 100)).resolves.toMatchObject({ kind: 'granted' });
+    letItEnd();
     await told;
   });
 
   it.each([false, true])(
     'C037: closes twice without harm (asynchronous registration: %s)',
     async (asynchronous) => {
-      const { app, closed } = await boot(1_000, asynchronous);
+      const { app, closed } = await boot(60_000, asynchronous);
       app.enableShutdownHooks();
       await Promise.all([app.close(), app.close()]);
       await app.close();
