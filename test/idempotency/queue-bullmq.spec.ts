@@ -17,6 +17,7 @@ import {
 /** Enough for several times as long as a lease of somebody who is gone. */
 const PATIENT: JobsOptions = { attempts: 1_000, backoff: { type: 'fixed', delay: 50 } };
 const PATIENCE_MS = 60_000;
+jest.setTimeout(300_000);
 
 describeWithServers(['redis'], 'a consumer of BullMQ with @Idempotent', () => {
   let server: RedisServer;

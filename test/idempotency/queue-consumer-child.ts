@@ -4,7 +4,8 @@ import { join } from 'node:path';
 
 import type { ConsumerNews } from './queue-consumer.js';
 
-const PATIENCE_MS = 30_000;
+/** A process starts in a second, and in minutes on a busy machine. */
+const PATIENCE_MS = 120_000;
 
 /** A consumer in a process of its own, which can be stopped and killed. */
 export class ConsumerProcess {
