@@ -75,15 +75,23 @@ describeOnEachDatabase('Work that outlives its call, or runs beside many others'
     const ids = Array.from({ length: 200 }, (_, i) => `p${id}-${i}`);
     await unfenced('rows', () => first.repository(Invoice).insert(ids.map((each) => ({ id: each }))));
     const tokens = new Map<string, number>();
-    await Promise.all(
-      ids.map((each) =>
-        first.locks.withLock(`invoice:${each}`, { ttlMs: 60_000, waitMs: 60_000 }, async (lease) => {
-          tokens.set(each, lease.token);
-          await new Promise((resolve) => setTimeout(resolve, Math.random() * 5));
-          await first.repository(Invoice).update({ id: each }, { status: each });
-        }),
-      ),
-    );
+    const allAreIn = promised();
+    const bodies: Promise<unknown>[] = [];
+    // They come in one by one, for all at once would have to share the time that each has for its fence.
+    for (const each of ids) {
+      const isIn = promised();
+      const body = first.locks.withLock(`invoice:${each}`, { ttlMs: 120_000 }, async (lease) => {
+        tokens.set(each, lease.token);
+        isIn.keep();
+        await allAreIn.kept;
+        await new Promise((resolve) => setTimeout(resolve, Math.random() * 5));
+        await first.repository(Invoice).update({ id: each }, { status: each });
+      });
+      bodies.push(body);
+      await Promise.race([isIn.kept, body]);
+    }
+    allAreIn.keep();
+    await Promise.all(bodies);
     const rows = await first.repository(Invoice).createQueryBuilder('i').addSelect('i.lockToken').getMany();
     for (const row of rows.filter((each) => tokens.has(each.id))) {
       expect(row).toMatchObject({ status: row.id, lockToken: tokens.get(row.id) });
