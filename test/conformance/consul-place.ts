@@ -67,13 +67,13 @@ export class ConsulPlace {
     await work(service, acquired).finally(() => service.close(0));
   }
 
-  /** Changes a key again and again, until it is told to stop. */
+  /** Changes a key ten times a second, until it is told to stop. */
   keepWriting(key: string): () => Promise<void> {
     let writing = true;
     const stop = (): void => void (writing = false);
     const written = (async () => {
       while (writing)
-        await this.server.ask('PUT', `kv/${key}`, String(performance.now())).then(() => pause(25));
+        await this.server.ask('PUT', `kv/${key}`, String(performance.now())).then(() => pause(100));
     })();
     this.#ends.push(() => Promise.resolve(stop()));
     return () => (stop(), written);

@@ -67,7 +67,7 @@ export const serviceCases: readonly ConformanceCase[] = [
               await step(() => pause(ttlMs / 10));
             }
             lease.assertHeld();
-            assert.equal(await lease.release(), 'released');
+            assert.equal(await step(() => lease.release()), 'released');
             await findFree(harness, other, key);
           });
         }),
