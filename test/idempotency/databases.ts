@@ -5,7 +5,7 @@ import { join } from 'node:path';
 
 import { DataSource, type DataSourceOptions } from 'typeorm';
 
-import { startMariaDb, startPostgres } from '../servers/index.js';
+import { startPostgres, type MySqlKin } from '../servers/index.js';
 
 /** A database of the test's own. */
 export interface RecordDatabase {
@@ -21,10 +21,10 @@ export async function startPostgresRecords(): Promise<RecordDatabase> {
   return { options: { type: 'postgres', url }, place: url, stop: () => server.stop() };
 }
 
-export async function startMariaDbRecords(): Promise<RecordDatabase> {
-  const server = await startMariaDb();
+export async function startMySqlRecords({ kind, start }: MySqlKin): Promise<RecordDatabase> {
+  const server = await start();
   const { url } = server;
-  return { options: { type: 'mysql', url }, place: url, stop: () => server.stop() };
+  return { options: { type: kind, url }, place: url, stop: () => server.stop() };
 }
 
 export function startSqliteRecords(): Promise<RecordDatabase> {

@@ -2,10 +2,10 @@ import { memoryIdempotencyStore, type IdempotencyStore } from 'nestjs-distribute
 import { redisIdempotencyStore } from 'nestjs-distributed-lock/redis';
 import { createIdempotencyTable, typeormIdempotencyStore } from 'nestjs-distributed-lock/typeorm';
 
-import { describeWithServers, startRedis } from '../servers/index.js';
+import { describeWithServers, mySqlKin, startRedis, type MySqlKin } from '../servers/index.js';
 import {
   sourceOf,
-  startMariaDbRecords,
+  startMySqlRecords,
   startPostgresRecords,
   startSqliteRecords,
   type RecordDatabase,
@@ -33,21 +33,27 @@ export function describeOn(kinds: readonly StoreKind[], title: string, body: Bod
 
 /** Runs the same tests on every store. */
 export function describeOnEachStore(title: string, body: Body): void {
-  describeOn(['memory', 'redis', 'postgres', 'mariadb', 'sqlite'], title, body);
+  describeOn(['memory', 'redis', 'postgres', 'mariadb', 'mysql', 'sqlite'], title, body);
 }
 
 /** Runs the same tests on every store that several processes can share. */
 export function describeOnEachSharedStore(title: string, body: Body): void {
-  describeOn(['redis', 'postgres', 'mariadb', 'sqlite'], title, body);
+  describeOn(['redis', 'postgres', 'mariadb', 'mysql', 'sqlite'], title, body);
 }
 
 const STORES = {
   memory: { name: 'in memory', servers: [], start: inMemory },
   redis: { name: 'on Redis', servers: ['redis'], start: onRedis },
   postgres: { name: 'on PostgreSQL', servers: ['postgres'], start: () => inDatabase(startPostgresRecords()) },
-  mariadb: { name: 'on MariaDB', servers: ['mariadb'], start: () => inDatabase(startMariaDbRecords()) },
+  mariadb: onMySqlKin(mySqlKin[0]),
+  mysql: onMySqlKin(mySqlKin[1]),
   sqlite: { name: 'on SQLite', servers: [], start: () => inDatabase(startSqliteRecords()) },
 } as const;
+
+function onMySqlKin(kin: MySqlKin) {
+  const start = (): Promise<StorePlace> => inDatabase(startMySqlRecords(kin));
+  return { name: `on ${kin.name}`, servers: [kin.kind], start } as const;
+}
 
 function inMemory(): Promise<StorePlace> {
   const store = memoryIdempotencyStore({ maxRecords: 100_000 });

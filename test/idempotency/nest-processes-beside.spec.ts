@@ -2,7 +2,7 @@ import { describeOn } from './each-store.js';
 import { parallelRequestsGetOneAnswer } from './parallel-requests.js';
 
 describeOn(
-  ['mariadb', 'sqlite'],
+  ['mariadb', 'mysql', 'sqlite'],
   'two applications, 50 parallel requests with one key',
   parallelRequestsGetOneAnswer,
 );

@@ -1,4 +1,4 @@
 import { describeOn } from './each-store.js';
 import { raceForRecords } from './races.js';
 
-describeOn(['sqlite', 'mariadb'], 'a race for a record', raceForRecords);
+describeOn(['sqlite', 'mariadb', 'mysql'], 'a race for a record', raceForRecords);

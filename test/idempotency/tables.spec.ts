@@ -2,11 +2,11 @@ import { IdempotencyService, type IdempotencyStore } from 'nestjs-distributed-lo
 import { createIdempotencyTable, typeormIdempotencyStore } from 'nestjs-distributed-lock/typeorm';
 import { DataSource } from 'typeorm';
 
-import { describeWithServers } from '../servers/index.js';
+import { describeOnMySqlKin, describeWithServers } from '../servers/index.js';
 import { ask, assertDone, claimOn, done, lapsed, newId, PATIENCE_MS, settle, take } from './record-steps.js';
 import {
   sourceOf,
-  startMariaDbRecords,
+  startMySqlRecords,
   startPostgresRecords,
   startSqliteRecords,
   type RecordDatabase,
@@ -79,8 +79,8 @@ function describeTable(title: string, start: () => Promise<RecordDatabase>): voi
 
 describeTable('the idempotency table on SQLite', startSqliteRecords);
 
-describeWithServers(['mariadb'], 'MariaDB', () => {
-  describeTable('the idempotency table on MariaDB', startMariaDbRecords);
+describeOnMySqlKin('Kin of MySQL:', (kin) => {
+  describeTable(`the idempotency table on ${kin.name}`, () => startMySqlRecords(kin));
 });
 
 describeWithServers(['postgres'], 'PostgreSQL', () => {

@@ -9,7 +9,7 @@ export { describeWithServers } from './describe-with-servers.js';
 export { startEtcd, startEtcdCluster, type EtcdServer } from './etcd-server.js';
 export { startMariaDb, type MariaDbServer } from './mariadb-server.js';
 export { startMySql } from './mysql-server.js';
-export { describeOnMySqlKin, mySqlKin } from './mysql-kin.js';
+export { describeOnMySqlKin, mySqlKin, type MySqlKin } from './mysql-kin.js';
 export { startPostgres, type PostgresServer } from './postgres-server.js';
 export type { TestServer } from './private-server.js';
 export { startRedisCluster, type RedisCluster } from './redis-cluster.js';

@@ -8,7 +8,9 @@ export const mySqlKin = [
   { kind: 'mysql', name: 'MySQL', start: startMySql },
 ] as const;
 
+export type MySqlKin = (typeof mySqlKin)[number];
+
 /** Runs the same tests on a server of each. */
-export function describeOnMySqlKin(title: string, body: (on: (typeof mySqlKin)[number]) => void): void {
+export function describeOnMySqlKin(title: string, body: (on: MySqlKin) => void): void {
   for (const on of mySqlKin) describeWithServers([on.kind], `${title} ${on.name}`, () => body(on));
 }

@@ -1,14 +1,14 @@
 import { createIdempotencyTable, typeormIdempotencyStore } from 'nestjs-distributed-lock/typeorm';
 
-import { describeWithServers } from '../servers/index.js';
+import { describeOnMySqlKin } from '../servers/index.js';
 import { itConforms } from './run-conformance.js';
-import { sourceOf, startMariaDbRecords, type RecordDatabase } from './databases.js';
+import { sourceOf, startMySqlRecords, type RecordDatabase } from './databases.js';
 
-describeWithServers(['mariadb'], 'the idempotency table on MariaDB', () => {
+describeOnMySqlKin('the idempotency table on', (kin) => {
   let database: RecordDatabase;
 
   beforeAll(async () => {
-    database = await startMariaDbRecords();
+    database = await startMySqlRecords(kin);
     await createIdempotencyTable(sourceOf(database));
   });
   afterAll(() => database.stop());
