@@ -153,7 +153,7 @@ describeOnEachDatabase('@Idempotent({ transactional }) in an application', (star
 
   it('refuses what an injected repository writes beside the transaction', async () => {
     const beside = billing.besides('blue');
-    if (owners.database.type === 'sqlite') return expect(await beside).toBeUndefined(); // one connection for all
+    if (owners.database.dialect === 'sqlite') return expect(await beside).toBeUndefined(); // one connection for all
     await expect(beside).rejects.toMatchObject({ code: 'OUTSIDE_TRANSACTION' });
     expect(await dataSource.getRepository(Label).countBy({ name: 'blue' })).toBe(0);
   });

@@ -19,9 +19,9 @@ const failsAfterwards: Around = async (body) => {
   throw new Error('the lock could not be released');
 };
 
-describeOnEachDatabase('the answer of a transactional call', (start, type) => {
+describeOnEachDatabase('the answer of a transactional call', (start, dialect) => {
   /** SQLite commits in this very process. */
-  const answersGetLost = type !== 'sqlite';
+  const answersGetLost = dialect !== 'sqlite';
   let place: TransactionalPlace;
   let replica: Replica;
   let other: Replica;

@@ -12,9 +12,9 @@ import { codeOf, effect, TransactionalPlace, type Replica } from './transactiona
 
 const MODES = ['first', 'inside'] as const;
 
-describeOnEachDatabase('a COMMIT without an answer', (start, type) => {
+describeOnEachDatabase('a COMMIT without an answer', (start, dialect) => {
   /** SQLite commits in this very process. */
-  const answersGetLost = type !== 'sqlite';
+  const answersGetLost = dialect !== 'sqlite';
   let place: TransactionalPlace;
   let replica: Replica;
   let other: Replica;

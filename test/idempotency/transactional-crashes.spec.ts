@@ -89,7 +89,7 @@ class CallingProcess {
   }
 }
 
-describeOnEachDatabase('a process in the middle of a transactional call', (start, type) => {
+describeOnEachDatabase('a process in the middle of a transactional call', (start, dialect) => {
   let place: TransactionalPlace;
   let replica: Replica;
 
@@ -108,10 +108,10 @@ describeOnEachDatabase('a process in the middle of a transactional call', (start
   };
 
   describe('that is killed (SIGKILL)', () => {
-    const rows = type === 'sqlite' ? ROWS.filter(isForSqlite) : ROWS;
+    const rows = dialect === 'sqlite' ? ROWS.filter(isForSqlite) : ROWS;
 
     beforeAll(async () => {
-      for (const calls of type === 'sqlite' ? oneWriterAtATime(rows) : [rows]) {
+      for (const calls of dialect === 'sqlite' ? oneWriterAtATime(rows) : [rows]) {
         const victim = processFor(calls, LEASE_MS);
         await victim.untilStopped(calls.length);
         await victim.kill();
@@ -152,14 +152,14 @@ describeOnEachDatabase('a process in the middle of a transactional call', (start
       owner = processFor([{ key, claim: 'first', stopAt: 'after the effect' }], OUTLASTED_LEASE_MS);
       await owner.untilStopped(1);
       owner.pause();
-      const options = { transactional: true, waitMs: type === 'sqlite' ? 0 : WAIT_MS };
+      const options = { transactional: true, waitMs: dialect === 'sqlite' ? 0 : WAIT_MS };
       successors = await codeOf(replica.service.runOnce(key, options, effect(key, 'second')));
       await owner.resume();
     });
 
     it('commits nothing, and gives the answer of its successor (C060)', async () => {
-      const mine = type === 'sqlite' ? 'first' : 'second'; // there it keeps the file, and nobody can take over
-      expect(successors).toBe(type === 'sqlite' ? 'IDEMPOTENCY_IN_PROGRESS' : 'resolved: "second"');
+      const mine = dialect === 'sqlite' ? 'first' : 'second'; // there it keeps the file, and nobody can take over
+      expect(successors).toBe(dialect === 'sqlite' ? 'IDEMPOTENCY_IN_PROGRESS' : 'resolved: "second"');
       expect(owner.news.at(-1)).toEqual({ type: 'ended', key, answer: mine });
       expect(await place.effectsOf(key)).toEqual([mine]);
     });

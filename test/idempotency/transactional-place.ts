@@ -98,9 +98,9 @@ export class TransactionalPlace {
   async lapse(): Promise<void> {
     const past = {
       postgres: `leased_until = statement_timestamp() - interval '1 second'`,
-      mariadb: 'leased_until_us = 1',
+      mysql: 'leased_until_us = 1',
       sqlite: 'leased_until = 1',
-    }[this.database.type];
+    }[this.database.dialect];
     await this.plain.query(`UPDATE idempotency_record SET ${past} WHERE state = 'running'`);
   }
 

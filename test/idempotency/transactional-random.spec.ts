@@ -174,7 +174,7 @@ function withProperties<T extends object>(target: T, others: object): T {
   });
 }
 
-describeOnEachDatabase(`random transactional calls (SEED=${SEED})`, (start, type) => {
+describeOnEachDatabase(`random transactional calls (SEED=${SEED})`, (start, dialect) => {
   const random = randomFrom(SEED);
   let place: TransactionalPlace;
   const replicas: (Replica & { readonly faults: CommitFaults })[] = [];
@@ -192,9 +192,9 @@ describeOnEachDatabase(`random transactional calls (SEED=${SEED})`, (start, type
     random,
     keys: Array.from({ length: KEYS }, () => randomUUID()),
     modes,
-    answersGetLost: type !== 'sqlite',
-    leasesEnd: type !== 'sqlite', // its plain driver would stop this process until the file is free
-    callsAtATime: type === 'sqlite' ? 1 : 5, // its one writer keeps all others waiting
+    answersGetLost: dialect !== 'sqlite',
+    leasesEnd: dialect !== 'sqlite', // its plain driver would stop this process until the file is free
+    callsAtATime: dialect === 'sqlite' ? 1 : 5, // its one writer keeps all others waiting
   });
 
   it('have one effect for each key, and tell all its callers of that one, through failures and takeovers (C060)', async () => {
@@ -204,7 +204,7 @@ describeOnEachDatabase(`random transactional calls (SEED=${SEED})`, (start, type
     expect(await anomalies(place, rules, answers)).toEqual([]);
   });
 
-  if (type !== 'sqlite')
+  if (dialect !== 'sqlite')
     it('are seen to have more, of every key, where the record is completed after the transaction', async () => {
       const rules = rulesFor(['first']);
       const takeOver = takingOver(rules);

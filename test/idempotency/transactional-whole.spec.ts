@@ -6,16 +6,16 @@ import { transactionManager, unfenced } from 'nestjs-distributed-lock/typeorm';
 import { describeOnEachDatabase } from '../typeorm/databases.js';
 import { codeOf, effect, TransactionalPlace, write, type Replica } from './transactional-place.js';
 
-const SLOW = { postgres: 'SELECT pg_sleep(0.05)', mariadb: 'SELECT sleep(0.05)', sqlite: 'SELECT 1' };
+const SLOW = { postgres: 'SELECT pg_sleep(0.05)', mysql: 'SELECT sleep(0.05)', sqlite: 'SELECT 1' };
 
 /** Each would end the transaction in the middle of the body. */
 const ENDS: Readonly<Record<keyof typeof SLOW, readonly string[]>> = {
   postgres: ['COMMIT', 'END', 'ROLLBACK', "PREPARE TRANSACTION 'x'"],
-  mariadb: ['COMMIT', 'ROLLBACK', 'BEGIN', 'CREATE TABLE made (n int)', 'ALTER TABLE effect ADD n int'],
+  mysql: ['COMMIT', 'ROLLBACK', 'BEGIN', 'CREATE TABLE made (n int)', 'ALTER TABLE effect ADD n int'],
   sqlite: ['COMMIT', 'ROLLBACK'],
 };
 
-describeOnEachDatabase('what a transactional call writes', (start, type) => {
+describeOnEachDatabase('what a transactional call writes', (start, dialect) => {
   let place: TransactionalPlace;
   let replica: Replica;
 
@@ -52,7 +52,7 @@ describeOnEachDatabase('what a transactional call writes', (start, type) => {
       let branch!: Promise<string>;
       const failing = call(() => {
         const manager = transactionManager();
-        branch = codeOf(manager.query(SLOW[type]).then(() => write(manager, key, 'late')));
+        branch = codeOf(manager.query(SLOW[dialect]).then(() => write(manager, key, 'late')));
         return Promise.reject(new Error('no'));
       });
       expect(await failing).toBe('no');
@@ -65,7 +65,7 @@ describeOnEachDatabase('what a transactional call writes', (start, type) => {
       await call(() => {
         const manager = replica.dataSource;
         const later = unfenced('a trail', () =>
-          manager.query(SLOW[type]).then(() => write(manager, key, 'trail')),
+          manager.query(SLOW[dialect]).then(() => write(manager, key, 'trail')),
         );
         branches.push(later);
         return Promise.reject(new Error('no'));
@@ -74,7 +74,7 @@ describeOnEachDatabase('what a transactional call writes', (start, type) => {
       expect(await place.effectsOf(key)).toEqual(['trail']);
     });
 
-    it.each(ENDS[type])('is not cut in two by %s', async (sql) => {
+    it.each(ENDS[dialect])('is not cut in two by %s', async (sql) => {
       const cut = call(async (attempt) => {
         await effect(key, 'before')(attempt);
         await transactionManager().query(sql);
@@ -105,7 +105,7 @@ describeOnEachDatabase('what a transactional call writes', (start, type) => {
       expect(await place.effectsOf(key)).toEqual(['kept']);
     });
 
-    if (type === 'postgres')
+    if (dialect === 'postgres')
       it('is not said to be done when a failed statement of it was dropped (25P02)', async () => {
         const dropping = call(async (attempt) => {
           await effect(key)(attempt);

@@ -13,7 +13,7 @@ const ROUNDS = 40;
 /** Nobody is to give up because the machine is slow. */
 const LONG_WAIT_MS = 60_000;
 
-describeOnEachDatabase('a call with its record in its own transaction', (start, type) => {
+describeOnEachDatabase('a call with its record in its own transaction', (start, dialect) => {
   let place: TransactionalPlace;
   let replica: Replica;
   let other: Replica;
@@ -85,7 +85,7 @@ describeOnEachDatabase('a call with its record in its own transaction', (start, 
         await write(transactionManager(), key, 'inside');
         await write(replica.dataSource, key, 'beside');
       });
-      if (type === 'sqlite') {
+      if (dialect === 'sqlite') {
         await beside; // one connection for all: there is no beside
         return expect(await place.effectsOf(key)).toEqual(['beside', 'inside']);
       }
@@ -121,7 +121,7 @@ describeOnEachDatabase('a call with its record in its own transaction', (start, 
         const call = (waitMs: number): Promise<unknown> =>
           elsewhere(() => other.service.runOnce(key, { transactional, waitMs }, effect(key, 'two')));
         repeated = codeOf(call(0));
-        if (type !== 'sqlite' || claim === 'first') expect(await repeated).toBe('IDEMPOTENCY_IN_PROGRESS');
+        if (dialect !== 'sqlite' || claim === 'first') expect(await repeated).toBe('IDEMPOTENCY_IN_PROGRESS');
         waiting = call(LONG_WAIT_MS);
         waiting.catch(() => undefined);
         return effect(key, 'one')(attempt);

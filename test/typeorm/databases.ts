@@ -5,29 +5,44 @@ import { join } from 'node:path';
 
 import { DataSource, type DataSourceOptions } from 'typeorm';
 
-import { describeWithServers, startMariaDb, startPostgres, type TestServer } from '../servers/index.js';
+import {
+  describeOnMySqlKin,
+  describeWithServers,
+  startMariaDb,
+  startMySql,
+  startPostgres,
+  type MySqlKin,
+  type TestServer,
+} from '../servers/index.js';
 
 /** A database of the test's own. */
 export interface TestDatabase {
-  readonly type: 'sqlite' | 'postgres' | 'mariadb';
+  readonly dialect: 'sqlite' | 'postgres' | 'mysql';
   /** A new, initialised DataSource on it: its own pool, as another process would have. */
   connect(options?: Partial<DataSourceOptions>): Promise<DataSource>;
   stop(): Promise<void>;
 }
 
-type Body = (start: () => Promise<TestDatabase>, type: TestDatabase['type']) => void;
+/** What TypeORM calls the servers. */
+type ServerType = 'postgres' | MySqlKin['kind'];
+
+type Body = (
+  start: () => Promise<TestDatabase>,
+  dialect: TestDatabase['dialect'],
+  server: ServerType | 'sqlite',
+) => void;
 
 /** Runs the same tests on every database that guards work on. */
 export function describeOnEachDatabase(title: string, body: Body): void {
-  describe(`${title}, on SQLite`, () => body(startSqlite, 'sqlite'));
+  describe(`${title}, on SQLite`, () => body(startSqlite, 'sqlite', 'sqlite'));
   describeWithServers(['postgres'], `${title}, on PostgreSQL`, () =>
-    body(() => postgres.start(), 'postgres'),
+    body(() => postgres.start(), 'postgres', 'postgres'),
   );
-  describeOnMariaDb(title, body);
+  describeOnMySqlDatabases(title, body);
 }
 
-export function describeOnMariaDb(title: string, body: Body): void {
-  describeWithServers(['mariadb'], `${title}, on MariaDB`, () => body(() => mariaDb.start(), 'mariadb'));
+export function describeOnMySqlDatabases(title: string, body: Body): void {
+  describeOnMySqlKin(`${title}, on`, ({ kind }) => body(() => kin[kind].start(), 'mysql', kind));
 }
 
 async function startSqlite(): Promise<TestDatabase> {
@@ -35,7 +50,7 @@ async function startSqlite(): Promise<TestDatabase> {
   const driver: unknown = createRequire(__filename)('libsql');
   const base = { type: 'better-sqlite3', driver, database: join(folder, 'app.db'), enableWAL: true } as const;
   return {
-    type: 'sqlite',
+    dialect: 'sqlite',
     connect: (options) => new DataSource({ ...base, ...options } as DataSourceOptions).initialize(),
     stop: async () => rmSync(folder, { recursive: true }),
   };
@@ -58,7 +73,7 @@ class Databases {
   #made = 0;
 
   constructor(
-    private readonly type: 'postgres' | 'mariadb',
+    private readonly type: ServerType,
     private readonly startServer: () => Promise<TestServer>,
   ) {}
 
@@ -68,7 +83,7 @@ class Databases {
     await this.#run(url, `CREATE DATABASE ${name}`);
     const own = new URL(`/${name}`, url).href;
     return {
-      type: this.type,
+      dialect: this.type === 'postgres' ? 'postgres' : 'mysql',
       connect: (options) =>
         new DataSource({ type: this.type, url: own, ...options } as DataSourceOptions).initialize(),
       stop: () => this.#run(url, `DROP DATABASE ${name}${this.type === 'postgres' ? ' WITH (FORCE)' : ''}`),
@@ -87,5 +102,8 @@ class Databases {
 }
 
 const postgres = new Databases('postgres', startPostgres);
-const mariaDb = new Databases('mariadb', startMariaDb);
-afterAll(() => Promise.all([postgres.stop(), mariaDb.stop()]));
+const kin = {
+  mariadb: new Databases('mariadb', startMariaDb),
+  mysql: new Databases('mysql', startMySql),
+} as const;
+afterAll(() => Promise.all([postgres, kin.mariadb, kin.mysql].map((databases) => databases.stop())));

@@ -9,9 +9,9 @@ import { empty, Owners, seed, withOwners, type Owner } from './owners.js';
 /** Whoever waits as long as a server lets him waits longer: MariaDB gives up after 50 seconds, PostgreSQL never does. */
 const AS_LONG_AS_A_SERVER_MS = 40_000;
 
-describeOnEachDatabase('The fence', (start, type) => {
+describeOnEachDatabase('The fence', (start, dialect) => {
   /** MySQL's usual collations do not. */
-  const tellsCaseApart = type !== 'mariadb';
+  const tellsCaseApart = dialect !== 'mysql';
   let owners: Owners;
   let owner: Owner;
   let other: Owner;
@@ -169,7 +169,7 @@ describeOnEachDatabase('The fence', (start, type) => {
     await owner.locks.withLock(`invoice:${id}`, async () => undefined);
     const plain = await owners.add({ plain: true });
     const blocking = plain.dataSource.createQueryRunner();
-    await blocking.query(type === 'sqlite' ? 'BEGIN IMMEDIATE' : 'BEGIN');
+    await blocking.query(dialect === 'sqlite' ? 'BEGIN IMMEDIATE' : 'BEGIN');
     await blocking.query(`UPDATE lock_fence SET token = token WHERE ${here()}`);
     const sentAtMs = performance.now();
     const call = owner.locks.withLock(`invoice:${id}`, { ttlMs: 900 }, async () => undefined);

@@ -26,7 +26,7 @@ class Product {
   lockToken!: number;
 }
 
-describeOnEachDatabase('A statement of fenced(repository)', (start, type) => {
+describeOnEachDatabase('A statement of fenced(repository)', (start, dialect) => {
   let owners: Owners;
   let owner: Owner;
   let successor: Owner;
@@ -192,7 +192,7 @@ describeOnEachDatabase('A statement of fenced(repository)', (start, type) => {
     const upsert = (row: Partial<Product>) => products().upsert(row, ['sku']);
     await owner.locks.withLock('product:1', async () => {
       // MariaDB takes any unique key, so here it finds row 1, which may not get the sku of row 2.
-      const code = type === 'mariadb' ? 'ER_DUP_ENTRY' : 'FENCED_OUT';
+      const code = dialect === 'mysql' ? 'ER_DUP_ENTRY' : 'FENCED_OUT';
       await expectRefused(code, () => upsert({ id: 1, sku: 'b', stock: 5 }));
       await expectRefused('UNFENCED_WRITE', () => upsert({ id: 2, sku: 'a', stock: 5 }));
       await expectRefused('UNFENCED_WRITE', () => upsert({ sku: 'a', stock: 5 }));

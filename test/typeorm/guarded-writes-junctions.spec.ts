@@ -24,7 +24,7 @@ class Ticket {
   @PrimaryGeneratedColumn()
   id!: number;
 
-  @Column({ type: 'text', default: '' })
+  @Column({ type: 'varchar', length: 200, default: '' })
   text!: string;
 
   @ManyToMany(() => Tag, (tag) => tag.tickets)

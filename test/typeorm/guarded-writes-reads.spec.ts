@@ -5,7 +5,7 @@ import { describeOnEachDatabase } from './databases.js';
 import { Invoice, InvoiceLine, Label } from './invoices.js';
 import { contents, empty, Owners, seed, withOwners, type Owner } from './owners.js';
 
-describeOnEachDatabase('readAndFence()', (start, type) => {
+describeOnEachDatabase('readAndFence()', (start, dialect) => {
   let owners: Owners;
   let owner: Owner;
   let successor: Owner;
@@ -49,9 +49,9 @@ describeOnEachDatabase('readAndFence()', (start, type) => {
 
   it('is one statement on PostgreSQL, and a stamp and a read in one fenced transaction elsewhere', async () => {
     await lease.run(() => readAndFence(Invoice, { id }));
-    if (type === 'postgres') return expect(statements).toHaveLength(1);
-    const begin = type === 'sqlite' ? 'BEGIN' : 'START';
-    const pins = type === 'sqlite' ? ['UPDATE', 'SELECT'] : ['SELECT'];
+    if (dialect === 'postgres') return expect(statements).toHaveLength(1);
+    const begin = dialect === 'sqlite' ? 'BEGIN' : 'START';
+    const pins = dialect === 'sqlite' ? ['UPDATE', 'SELECT'] : ['SELECT'];
     const verbs = statements.map((sql) => sql.split(' ')[0]);
     expect(verbs).toEqual([begin, 'UPDATE', 'SELECT', ...pins, 'COMMIT']);
   });

@@ -13,13 +13,13 @@ interface Setting {
   readonly safeInside: readonly WayOfWorking['isolation'][];
 }
 
-const SETTINGS: Readonly<Record<TestDatabase['type'], Setting>> = {
+const SETTINGS: Readonly<Record<TestDatabase['dialect'], Setting>> = {
   sqlite: { levels: ['SERIALIZABLE'], safeInside: ['SERIALIZABLE'] },
   postgres: {
     levels: ['READ COMMITTED', 'REPEATABLE READ', 'SERIALIZABLE'],
     safeInside: ['REPEATABLE READ', 'SERIALIZABLE'],
   },
-  mariadb: {
+  mysql: {
     levels: ['READ UNCOMMITTED', 'READ COMMITTED', 'REPEATABLE READ', 'SERIALIZABLE'],
     safeInside: ['SERIALIZABLE'],
   },
@@ -29,8 +29,8 @@ const REFUSALS = ['FENCED_OUT', '40001', 'ER_LOCK_DEADLOCK'];
 
 describeOnEachDatabase(
   'All 35 interleavings of two owners that acquire, read, write and commit',
-  (start, type) => {
-    const setting = SETTINGS[type];
+  (start, dialect) => {
+    const setting = SETTINGS[dialect];
     let owners: Owners;
     let control: Owner;
     let stage: Stage;
@@ -42,7 +42,7 @@ describeOnEachDatabase(
       stage = new Stage(
         owners,
         { A: await owners.add(), B: await owners.add() },
-        waitingSessionsOf(type, control.dataSource),
+        waitingSessionsOf(dialect, control.dataSource),
       );
     });
     afterAll(() => owners.stop());

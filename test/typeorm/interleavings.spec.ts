@@ -5,7 +5,7 @@ import { Invoice, InvoiceLine } from './invoices.js';
 import { elsewhere, empty, Owners, seed, withOwners, type Owner } from './owners.js';
 import { untilSessionsWait } from './waiting-sessions.js';
 
-describeOnEachDatabase('Two owners of one lock', (start, type) => {
+describeOnEachDatabase('Two owners of one lock', (start, dialect) => {
   let owners: Owners;
   let first: Owner;
   let second: Owner;
@@ -130,7 +130,7 @@ describeOnEachDatabase('Two owners of one lock', (start, type) => {
   });
 
   it('wait for a successor whose fence is raised and not committed yet, and are refused then', async () => {
-    if (type === 'sqlite') return; // one writer at a time: the raise is committed, or has not begun
+    if (dialect === 'sqlite') return; // one writer at a time: the raise is committed, or has not begun
     const stale = await owners.hold(first, `invoice:${id}`);
     const plain = await owners.add({ plain: true });
     const raising = plain.dataSource.createQueryRunner();
@@ -148,7 +148,7 @@ describeOnEachDatabase('Two owners of one lock', (start, type) => {
       ),
     ].map((write) => write.finally(() => (settled = true)));
     const outcomes = Promise.allSettled(writes);
-    await untilSessionsWait(type, plain.dataSource, writes.length);
+    await untilSessionsWait(dialect, plain.dataSource, writes.length);
     expect(settled).toBe(false);
     await raising.commitTransaction();
     await raising.release();

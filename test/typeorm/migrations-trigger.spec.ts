@@ -4,7 +4,6 @@ import {
   removeWriteTrigger,
   removeWriteTriggerSql,
   unfenced,
-  type Dialect,
 } from 'nestjs-distributed-lock/typeorm';
 
 import { describeOnEachDatabase } from './databases.js';
@@ -15,7 +14,7 @@ import { empty, Owners, seed, type Owner } from './owners.js';
 const TABLES = ['invoice', 'invoice_line'];
 const SENTENCE = /Refused, nothing was changed: \w+ of table invoice did not come through the guards/;
 
-describeOnEachDatabase('The trigger against writes from outside', (start, type) => {
+describeOnEachDatabase('The trigger against writes from outside', (start, dialect) => {
   let owners: Owners;
   let owner: Owner;
   let successor: Owner;
@@ -47,13 +46,12 @@ describeOnEachDatabase('The trigger against writes from outside', (start, type) 
     for (const table of TABLES) await change(runner, table);
     await runner.release();
   };
-  const dialect: Dialect = type === 'mariadb' ? 'mysql' : type;
   const quoted = (name: string) => owner.dataSource.driver.escape(name);
   const row = () => owner.repository(Invoice).findOneByOrFail({ id });
-  const onConflict = type === 'mariadb' ? 'ON DUPLICATE KEY UPDATE' : 'ON CONFLICT (id) DO UPDATE SET';
+  const onConflict = dialect === 'mysql' ? 'ON DUPLICATE KEY UPDATE' : 'ON CONFLICT (id) DO UPDATE SET';
   /** What only this database has. */
   const ofItsOwn = (): string[] =>
-    type === 'postgres'
+    dialect === 'postgres'
       ? ['TRUNCATE invoice CASCADE', `DO 'BEGIN UPDATE invoice SET paid = 1; END'`]
       : [`REPLACE INTO invoice (id, "addressCity", version) VALUES ('${id}', '', 1)`];
   const byHand = (): string[] => [
@@ -150,7 +148,7 @@ describeOnEachDatabase('The trigger against writes from outside', (start, type) 
     expect((await row()).status).toBe('NO LOCK YET');
   });
 
-  if (type === 'postgres') {
+  if (dialect === 'postgres') {
     it('refuses a function of the database that writes past the guard, unless it is called inside unfenced()', async () => {
       await outsider.run(
         `CREATE OR REPLACE FUNCTION pay(which text) RETURNS void LANGUAGE sql AS 'UPDATE invoice SET paid = 5 WHERE id = which'`,

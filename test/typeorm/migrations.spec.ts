@@ -12,7 +12,6 @@ import {
   installWriteTrigger,
   installWriteTriggerSql,
   removeWriteTrigger,
-  type Dialect,
 } from 'nestjs-distributed-lock/typeorm';
 
 import { describeOnEachDatabase, type TestDatabase } from './databases.js';
@@ -48,8 +47,7 @@ class LockTables1700000000001 implements MigrationInterface {
   }
 }
 
-describeOnEachDatabase('Migrations', (start, type) => {
-  const dialect: Dialect = type === 'mariadb' ? 'mysql' : type;
+describeOnEachDatabase('Migrations', (start, dialect) => {
   let database: TestDatabase;
 
   beforeAll(async () => {
@@ -100,7 +98,7 @@ describeOnEachDatabase('Migrations', (start, type) => {
     for (const sql of createLockTablesSql(dialect)) await runner.query(sql);
     expect(await tables()).toBe('true,true,false');
     for (const sql of dropLockTablesSql(dialect)) await runner.query(sql);
-    if (type !== 'mariadb') {
+    if (dialect !== 'mysql') {
       await createLockTables(runner, { idempotency: true });
       expect(await tables()).toBe('true,true,true');
       await dropLockTables(runner, { idempotency: true });

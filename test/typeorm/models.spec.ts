@@ -159,7 +159,7 @@ class Note {
 
 const entities = [Letter, Contract, Vehicle, Truck, Car, Shop, Owning, Account, Setting, Note];
 
-describeOnEachDatabase('Fenced entities of every shape', (start, type) => {
+describeOnEachDatabase('Fenced entities of every shape', (start, dialect) => {
   let owners: Owners;
   let owner: Owner;
   let successor: Owner;
@@ -310,7 +310,7 @@ describeOnEachDatabase('Fenced entities of every shape', (start, type) => {
   });
 
   it('in a schema of their own', async () => {
-    if (type !== 'postgres') return; // the others have none
+    if (dialect !== 'postgres') return; // the others have none
     await owner.dataSource.query('CREATE SCHEMA "Billing"');
     const options = { entities: [Setting], schema: 'Billing', synchronize: true };
     const dataSource = await owners.database.connect(options);

@@ -17,7 +17,7 @@ interface SqliteHandle {
 
 export async function outsiderOf({ options }: DataSource): Promise<Outsider> {
   if (options.type === 'postgres') return postgresOutsider(options.url as string);
-  if ('url' in options) return mariaDbOutsider(options.url as string);
+  if ('url' in options) return mySqlOutsider(options.url as string);
   return sqliteOutsider(options.database as string);
 }
 
@@ -27,7 +27,7 @@ async function postgresOutsider(url: string): Promise<Outsider> {
   return { run: (sql) => client.query(sql), stop: () => client.end() };
 }
 
-async function mariaDbOutsider(uri: string): Promise<Outsider> {
+async function mySqlOutsider(uri: string): Promise<Outsider> {
   const connection = await createConnection({ uri });
   return { run: (sql) => connection.query(sql.replaceAll('"', '`')), stop: () => connection.end() };
 }

@@ -11,7 +11,7 @@ const rawBegin = (runner: QueryRunner): Promise<unknown> => runner.query('BEGIN'
 const pause = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
 const TICKS = 10;
 
-describeOnEachDatabase('Twenty locked calls with transactions at once', (start, type) => {
+describeOnEachDatabase('Twenty locked calls with transactions at once', (start, dialect) => {
   const ids = Array.from({ length: 20 }, (_, i) => `${i}`);
   let owners: Owners;
 
@@ -72,7 +72,7 @@ describeOnEachDatabase('Twenty locked calls with transactions at once', (start, 
       expect(await lines.count()).toBe(0);
     });
 
-    if (type === 'sqlite') continue; // one connection for all: there is no beside
+    if (dialect === 'sqlite') continue; // one connection for all: there is no beside
 
     it(`fail fast, and name the pool of ${poolSize}, when each asks for another connection beside its transaction`, async () => {
       const owner = await ownerWith(poolSize);
@@ -102,8 +102,8 @@ describeOnEachDatabase('Twenty locked calls with transactions at once', (start, 
   }
 });
 
-describeOnEachDatabase('A query runner that is released with its transaction open', (start, type) => {
-  if (type === 'sqlite') return; // one query runner for all, which nobody owns
+describeOnEachDatabase('A query runner that is released with its transaction open', (start, dialect) => {
+  if (dialect === 'sqlite') return; // one query runner for all, which nobody owns
 
   it('leaves nothing of it in the pool: no lock, no pin, no write that a later commit would bring', async () => {
     await withOwners(start, async (owners) => {
@@ -130,8 +130,8 @@ describeOnEachDatabase('A query runner that is released with its transaction ope
   });
 });
 
-describeOnEachDatabase('The one connection that SQLite has', (start, type) => {
-  if (type !== 'sqlite') return;
+describeOnEachDatabase('The one connection that SQLite has', (start, dialect) => {
+  if (dialect !== 'sqlite') return;
 
   it('waits for other processes without blocking the event loop, so that leases are renewed', async () => {
     await withOwners(start, async (owners) => {

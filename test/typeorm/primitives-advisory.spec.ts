@@ -8,7 +8,7 @@ import { connectAll, everywhere, Order } from './primitives-model.js';
 
 const ROUNDS = 40;
 
-describeOnEachDatabase('withAdvisoryLock()', (start, type) => {
+describeOnEachDatabase('withAdvisoryLock()', (start, dialect) => {
   let database: TestDatabase;
   let sources: DataSource[];
   let source: DataSource;
@@ -25,7 +25,7 @@ describeOnEachDatabase('withAdvisoryLock()', (start, type) => {
     await database.stop();
   });
 
-  if (type === 'sqlite') {
+  if (dialect === 'sqlite') {
     it('says on SQLite what to use instead', async () => {
       await expect(withAdvisoryLock('import', () => 1, { dataSource: source })).rejects.toMatchObject({
         code: 'LOCK_CONFIG_INVALID',
@@ -51,7 +51,7 @@ describeOnEachDatabase('withAdvisoryLock()', (start, type) => {
   };
   const leftovers = async (): Promise<number> => {
     const sql =
-      type === 'postgres'
+      dialect === 'postgres'
         ? "SELECT count(*) AS n FROM pg_locks WHERE locktype = 'advisory'"
         : "SELECT count(*) AS n FROM information_schema.processlist WHERE info LIKE '%GET_LOCK(%' AND id <> connection_id()";
     return Number((await source.query<{ n: unknown }[]>(sql))[0]?.n);
@@ -97,14 +97,14 @@ describeOnEachDatabase('withAdvisoryLock()', (start, type) => {
       async (manager) => {
         begun[0]?.();
         await manager.insert(Order, { reference: 'first', amount: 1 });
-        for (let waiting = 0; waiting === 0;) waiting = await waitersOf(type, source);
+        for (let waiting = 0; waiting === 0;) waiting = await waitersOf(dialect, source);
       },
       { dataSource: source },
     );
     await inside;
     const snapshots = await database.connect({
       entities: [Order],
-      ...(type === 'postgres' && { extra: { options: '-c default_transaction_isolation=serializable' } }),
+      ...(dialect === 'postgres' && { extra: { options: '-c default_transaction_isolation=serializable' } }),
     });
     const second = withAdvisoryLock('numbers', (manager) => manager.count(Order), { dataSource: snapshots });
     await first;
@@ -154,7 +154,7 @@ describeOnEachDatabase('withAdvisoryLock()', (start, type) => {
     await small.destroy();
   });
 
-  if (type !== 'mariadb') return;
+  if (dialect !== 'mysql') return;
 
   it('rolls back when the connection has lost the lock, and does not use that connection again (C034, C110)', async () => {
     const small = await database.connect({ entities: [Order], poolSize: 1 });
@@ -195,9 +195,9 @@ describeOnEachDatabase('withAdvisoryLock()', (start, type) => {
 });
 
 /** How many connections stand in front of the lock. */
-async function waitersOf(type: TestDatabase['type'], source: DataSource): Promise<number> {
+async function waitersOf(dialect: TestDatabase['dialect'], source: DataSource): Promise<number> {
   const sql =
-    type === 'postgres'
+    dialect === 'postgres'
       ? "SELECT count(*) AS n FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
       : "SELECT count(*) AS n FROM information_schema.processlist WHERE state LIKE '%user lock%'";
   return Number((await source.query<{ n: unknown }[]>(sql))[0]?.n);

@@ -9,7 +9,7 @@ const JOBS = 300;
 const ROUNDS = 200;
 const LONG_MS = 120_000;
 
-describeOnEachDatabase('Claims of rows', (start, type) => {
+describeOnEachDatabase('Claims of rows', (start, dialect) => {
   let database: TestDatabase;
   let sources: DataSource[];
   let source: DataSource;
@@ -137,7 +137,7 @@ describeOnEachDatabase('Claims of rows', (start, type) => {
       expect(next.token).toBe(2);
     });
 
-    if (type === 'mariadb') {
+    if (dialect === 'mysql') {
       it('is not misled by a driver that counts changed rows only (C109)', async () => {
         const counting = await database.connect({ entities: [Job], flags: ['-FOUND_ROWS'] });
         await add(1);
@@ -177,7 +177,7 @@ describeOnEachDatabase('Claims of rows', (start, type) => {
     });
   });
 
-  if (type === 'sqlite') {
+  if (dialect === 'sqlite') {
     it('claimBatch() says on SQLite what to use instead', async () => {
       await expect(claimBatch(jobs(), ready(1), () => undefined)).rejects.toMatchObject({
         code: 'LOCK_CONFIG_INVALID',

@@ -11,7 +11,7 @@ import { describeOnEachDatabase } from './databases.js';
 import { Invoice } from './invoices.js';
 import { empty, Owners, seed, type Owner } from './owners.js';
 
-describeOnEachDatabase('Primitives on a fenced entity', (start, type) => {
+describeOnEachDatabase('Primitives on a fenced entity', (start, dialect) => {
   let owners: Owners;
   let owner: Owner;
   let successor: Owner;
@@ -90,7 +90,7 @@ describeOnEachDatabase('Primitives on a fenced entity', (start, type) => {
     await expect(toTheGuard).rejects.toMatchObject({ code: 'UNFENCED_WRITE' });
   });
 
-  if (type === 'sqlite') return;
+  if (dialect === 'sqlite') return;
 
   it('withRowLock(), claimBatch() and withAdvisoryLock() give managers whose writes are guarded', async () => {
     const pay = { paid: 1 };

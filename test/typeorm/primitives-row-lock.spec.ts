@@ -7,7 +7,7 @@ import { connectAll, everywhere, Order } from './primitives-model.js';
 
 const ROUNDS = 200;
 
-describeOnEachDatabase('withRowLock()', (start, type) => {
+describeOnEachDatabase('withRowLock()', (start, dialect) => {
   let database: TestDatabase;
   let sources: DataSource[];
   let source: DataSource;
@@ -29,7 +29,7 @@ describeOnEachDatabase('withRowLock()', (start, type) => {
   const newOrder = async (): Promise<number> => (await orders().save({ reference: newReference() })).id;
   const amountOf = async (id: number): Promise<number> => (await orders().findOneByOrFail({ id })).amount;
 
-  if (type === 'sqlite') {
+  if (dialect === 'sqlite') {
     it('says on SQLite what to use instead', async () => {
       await expect(withRowLock(orders(), 1, () => undefined)).rejects.toMatchObject({
         code: 'LOCK_CONFIG_INVALID',
@@ -94,7 +94,7 @@ describeOnEachDatabase('withRowLock()', (start, type) => {
     const mine = await newOrder();
     const free = await keep(id);
     const show =
-      type === 'postgres' ? 'SHOW lock_timeout' : 'SELECT @@innodb_lock_wait_timeout AS lock_timeout';
+      dialect === 'postgres' ? 'SHOW lock_timeout' : 'SELECT @@innodb_lock_wait_timeout AS lock_timeout';
     await source.transaction(async (manager) => {
       const before: unknown = await manager.query(show);
       const inside = manager.getRepository(Order);

@@ -7,7 +7,7 @@ import { connectAll, everywhere, Order, Seat } from './primitives-model.js';
 
 const ROUNDS = 200;
 
-describeOnEachDatabase('Primitives for one row', (start, type) => {
+describeOnEachDatabase('Primitives for one row', (start, dialect) => {
   let database: TestDatabase;
   let sources: DataSource[];
   let source: DataSource;
@@ -161,7 +161,7 @@ describeOnEachDatabase('Primitives for one row', (start, type) => {
     });
   });
 
-  if (type === 'sqlite') return;
+  if (dialect === 'sqlite') return;
 
   /** Keeps the row until the returned function is called. */
   const keep = async (id: number): Promise<() => Promise<void>> => {

@@ -18,35 +18,40 @@ const SOURCES = [
 ] as const;
 
 /** Has the database itself write down what it accepts, in the order in which it does, and only if it commits. */
-export async function recordHistory(plain: DataSource, type: TestDatabase['type']): Promise<void> {
+export async function recordHistory(plain: DataSource, dialect: TestDatabase['dialect']): Promise<void> {
   const sequence = {
     sqlite: 'INTEGER PRIMARY KEY AUTOINCREMENT',
     postgres: 'serial PRIMARY KEY',
-    mariadb: 'int AUTO_INCREMENT PRIMARY KEY',
+    mysql: 'int AUTO_INCREMENT PRIMARY KEY',
   };
-  const column = type === 'mariadb' ? 'varchar(191)' : 'text';
+  const column = dialect === 'mysql' ? 'varchar(191)' : 'text';
   await plain.query(
-    `CREATE TABLE history (seq ${sequence[type]}, lock_key ${column} NOT NULL, token bigint NOT NULL)`,
+    `CREATE TABLE history (seq ${sequence[dialect]}, lock_key ${column} NOT NULL, token bigint NOT NULL)`,
   );
   for (const [i, { table, event, key, token }] of SOURCES.entries()) {
     const insert = `INSERT INTO history (lock_key, token) VALUES (${key}, ${token})`;
-    for (const statement of triggerStatements(type, `history_${i}`, `AFTER ${event} ON ${table}`, insert)) {
+    for (const statement of triggerStatements(
+      dialect,
+      `history_${i}`,
+      `AFTER ${event} ON ${table}`,
+      insert,
+    )) {
       await plain.query(statement);
     }
   }
 }
 
 function triggerStatements(
-  type: TestDatabase['type'],
+  dialect: TestDatabase['dialect'],
   name: string,
   when: string,
   insert: string,
 ): readonly string[] {
   const trigger = `CREATE TRIGGER ${name} ${when} FOR EACH ROW`;
-  if (type === 'sqlite') {
+  if (dialect === 'sqlite') {
     return [`${trigger} BEGIN ${insert.replace(/concat\((.*?), (.*?)\)/, '$1 || $2')}; END`];
   }
-  if (type === 'mariadb') return [`${trigger} ${insert.replaceAll('"', '`')}`];
+  if (dialect === 'mysql') return [`${trigger} ${insert.replaceAll('"', '`')}`];
   return [
     `CREATE FUNCTION ${name}() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN ${insert}; RETURN NULL; END $$`,
     `${trigger} EXECUTE FUNCTION ${name}()`,

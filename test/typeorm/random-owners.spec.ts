@@ -12,10 +12,10 @@ import { elsewhere, Owners, seed, type Owner } from './owners.js';
 import { acceptedSince, highest, recordHistory, stepsBack, type Accepted } from './random-owners-history.js';
 
 /** In sum 10 000. SQLite does most of them, for it costs no round trips. */
-const SEQUENCES: Readonly<Record<TestDatabase['type'], number>> = {
+const SEQUENCES: Readonly<Record<TestDatabase['dialect'], number>> = {
   sqlite: 9_000,
   postgres: 500,
-  mariadb: 500,
+  mysql: 500,
 };
 const LONGEST = 5;
 
@@ -73,7 +73,7 @@ const sequences = fc
     ...steps,
   ]);
 
-describeOnEachDatabase('Two owners at random', (start, type) => {
+describeOnEachDatabase('Two owners at random', (start, dialect) => {
   let owners: Owners;
   let pair: readonly [Owner, Owner];
   let plain: DataSource;
@@ -84,7 +84,7 @@ describeOnEachDatabase('Two owners at random', (start, type) => {
   beforeAll(async () => {
     owners = await Owners.on(await start());
     plain = (await owners.add({ plain: true })).dataSource;
-    await recordHistory(plain, type);
+    await recordHistory(plain, dialect);
     pair = [await owners.add(), await owners.add()];
     await seed(pair[0], ID);
     accepted = { seq: 0, token: 0 };
@@ -142,7 +142,7 @@ describeOnEachDatabase('Two owners at random', (start, type) => {
     answers[word] = (answers[word] ?? 0) + 1;
   }
 
-  const count = SEQUENCES[type];
+  const count = SEQUENCES[dialect];
   it(`have no write accepted whose token is lower than one accepted or raised before, in ${count} sequences`, async () => {
     const seedOfRun = Number(process.env['SEED'] ?? Date.now() % 2 ** 31);
     const property = fc.asyncProperty(sequences, async (steps) => {

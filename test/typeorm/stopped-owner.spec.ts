@@ -28,10 +28,10 @@ const HOLDING: Stop = { stopsAt: 'holding', guarded: true, ttlMs: 1_500 };
 const SENDING: Stop = { stopsAt: 'sending', guarded: true, ttlMs: 5_000 };
 const UNGUARDED: Stop = { ...SENDING, guarded: false };
 
-describeOnEachDatabase('A process that was stopped for three ttls and goes on', (start, type) => {
+describeOnEachDatabase('A process that was stopped for three ttls and goes on', (start, dialect) => {
   // On SQLite a process that is stopped between BEGIN and COMMIT keeps all others out of the file, and on MariaDB these
   // many open transactions wait for each other's gap locks. guarded-writes-races.spec.ts has late statements on all three.
-  const stops = type === 'postgres' ? [HOLDING, SENDING, UNGUARDED] : [HOLDING];
+  const stops = dialect === 'postgres' ? [HOLDING, SENDING, UNGUARDED] : [HOLDING];
   const witnessed = new Map<Stop, Witnessed>();
 
   // Side by side, each on a database of its own: most of it is waiting.
@@ -55,7 +55,7 @@ describeOnEachDatabase('A process that was stopped for three ttls and goes on', 
     expect(after).toEqual(before);
   });
 
-  if (type !== 'postgres') return;
+  if (dialect !== 'postgres') return;
 
   it('changes no row by writes that had passed all its own checks before it was stopped: the database refuses them', () => {
     const { outcomes, before, after } = of(SENDING);

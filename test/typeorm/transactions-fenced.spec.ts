@@ -12,7 +12,7 @@ import { untilSessionsWait } from './waiting-sessions.js';
 /** Whoever waits as long as a server lets him waits longer: MariaDB gives up after 50 seconds, PostgreSQL never does. */
 const AS_LONG_AS_A_SERVER_MS = 40_000;
 
-describeOnEachDatabase('fencedTransaction()', (start, type) => {
+describeOnEachDatabase('fencedTransaction()', (start, dialect) => {
   let owners: Owners;
   let first: Owner;
   let second: Owner;
@@ -82,7 +82,7 @@ describeOnEachDatabase('fencedTransaction()', (start, type) => {
       fencedTransaction(async (manager) => {
         await settle(manager);
         successor = elsewhere(take);
-        await elsewhere(() => untilSessionsWait(type, second.dataSource, 1));
+        await elsewhere(() => untilSessionsWait(dialect, second.dataSource, 1));
         order.push('committing');
       }),
     );

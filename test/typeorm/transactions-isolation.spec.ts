@@ -14,8 +14,8 @@ const unfencedElsewhere = (owner: Owner): Promise<unknown> =>
     unfenced('a repair by hand', () => owner.repository(Invoice).increment({ id: '1' }, 'paid', 1)),
   );
 
-describeOnEachDatabase('A transaction at each isolation level', (start, type) => {
-  if (type !== 'postgres') return;
+describeOnEachDatabase('A transaction at each isolation level', (start, dialect) => {
+  if (dialect !== 'postgres') return;
   let owners: Owners;
   let first: Owner;
   let second: Owner;

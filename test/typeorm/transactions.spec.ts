@@ -7,7 +7,7 @@ import { Invoice, Label } from './invoices.js';
 import { contents, empty, Owners, seed, type Owner } from './owners.js';
 import { promised } from './promised.js';
 
-describeOnEachDatabase('A transaction of a guarded DataSource', (start, type) => {
+describeOnEachDatabase('A transaction of a guarded DataSource', (start, dialect) => {
   let owners: Owners;
   let first: Owner;
   let second: Owner;
@@ -97,7 +97,7 @@ describeOnEachDatabase('A transaction of a guarded DataSource', (start, type) =>
         await expect(runner.query('/* all is well */ COMMIT')).rejects.toMatchObject(fencedOut);
         await runner.query('ROLLBACK');
       });
-      expect(await runner.query('SELECT 1 AS one')).toEqual([{ one: 1 }]);
+      expect(await runner.query("SELECT '1' AS one")).toEqual([{ one: '1' }]);
       await runner.release();
     });
   });
@@ -166,7 +166,7 @@ describeOnEachDatabase('A transaction of a guarded DataSource', (start, type) =>
       });
       await begun.kept;
       const beside = lockInside();
-      if (type === 'sqlite') mayEnd.keep(); // one writer at a time: to raise the fence waits for its end
+      if (dialect === 'sqlite') mayEnd.keep(); // one writer at a time: to raise the fence waits for its end
       expect(await beside).toBe('entered');
       mayEnd.keep();
       await transaction;
@@ -185,7 +185,7 @@ describeOnEachDatabase('A transaction of a guarded DataSource', (start, type) =>
   });
 
   it('is not written past by the hold that began it', async () => {
-    if (type === 'sqlite') return; // one connection: there is no beside
+    if (dialect === 'sqlite') return; // one connection: there is no beside
     const lease = await owners.hold(first, `invoice:${id}`);
     const beside = lease.run(() =>
       first.dataSource.transaction(async () =>

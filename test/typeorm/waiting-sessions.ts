@@ -5,12 +5,10 @@ import type { DataSource } from 'typeorm';
 import type { TestDatabase } from './databases.js';
 
 /** Counts the sessions that wait for a lock; null where only one transaction can be open, and nobody waits in the database. */
-const WAITING: Readonly<Record<TestDatabase['type'], string | null>> = {
+const WAITING: Readonly<Record<TestDatabase['dialect'], string | null>> = {
   sqlite: null,
   postgres: 'SELECT count(DISTINCT pid) AS waiting FROM pg_locks WHERE NOT granted',
-  mariadb:
-    'SELECT VARIABLE_VALUE AS waiting FROM information_schema.GLOBAL_STATUS ' +
-    "WHERE VARIABLE_NAME = 'Innodb_row_lock_current_waits'",
+  mysql: "SHOW GLOBAL STATUS LIKE 'Innodb_row_lock_current_waits'",
 };
 /** A synchronous driver has done by then whatever it can do. */
 export const SYNCHRONOUS_TURNS = 20;
@@ -18,24 +16,24 @@ const LOOK_EVERY_MS = 4;
 
 /** Tells how many sessions of the server wait for another one, as `source` sees them; null on SQLite. */
 export function waitingSessionsOf(
-  type: TestDatabase['type'],
+  dialect: TestDatabase['dialect'],
   source: DataSource,
 ): (() => Promise<number>) | null {
-  const sql = WAITING[type];
+  const sql = WAITING[dialect];
   if (sql === null) return null;
   return async () => {
-    const [row] = await source.query<{ waiting: unknown }[]>(sql);
-    return Number(row?.waiting);
+    const [row] = await source.query<{ waiting?: unknown; Value?: unknown }[]>(sql);
+    return Number(row?.waiting ?? row?.Value);
   };
 }
 
 /** Resolves once `count` sessions wait for others; on SQLite, once whoever wants to write has been told that it cannot. */
 export async function untilSessionsWait(
-  type: TestDatabase['type'],
+  dialect: TestDatabase['dialect'],
   source: DataSource,
   count: number,
 ): Promise<void> {
-  const waiting = waitingSessionsOf(type, source);
+  const waiting = waitingSessionsOf(dialect, source);
   if (waiting) while ((await waiting()) < count) await sleep(LOOK_EVERY_MS);
   else for (let turn = 0; turn < SYNCHRONOUS_TURNS; turn += 1) await tick();
 }
