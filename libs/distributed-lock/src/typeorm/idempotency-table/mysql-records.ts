@@ -5,6 +5,7 @@ import {
   type RecordEnding,
 } from '../../idempotency/index.js';
 import { driverCode } from '../sql/index.js';
+import { hardlyWaiting } from './mysql-waiting.js';
 import { answerOf, recordOf, rowsOf, type RecordRow } from './record-rows.js';
 import type { RecordStatements, Session } from './record-statements.js';
 
@@ -33,6 +34,7 @@ type Changes = readonly [set: string, parameters: readonly unknown[]];
  */
 export function mysqlRecords(_table: string, name: string): RecordStatements {
   const table = `\`${name}\``;
+  const withoutWaiting = hardlyWaiting();
   const change = async (
     session: Session,
     [set, values]: Changes,
@@ -86,7 +88,7 @@ export function mysqlRecords(_table: string, name: string): RecordStatements {
     claim: (session, wanted) => claim(session, wanted),
     async claimWithin(session, wanted) {
       try {
-        return await claim(session, wanted, WITHOUT_WAITING);
+        return await withoutWaiting(session, (prefix) => claim(session, wanted, prefix));
       } catch (error) {
         if (driverCode(error) !== 'ER_LOCK_WAIT_TIMEOUT') throw error;
         return { kind: 'running', retryAfterMs: null };
@@ -126,9 +128,6 @@ export function mysqlRecords(_table: string, name: string): RecordStatements {
     },
   };
 }
-
-/** Of MariaDB. MySQL reads a comment: there a repetition waits for the transaction, for as long as the server's lock limit. */
-const WITHOUT_WAITING = '/*M! SET STATEMENT innodb_lock_wait_timeout = 0 FOR */ ';
 
 const OWNED = `id = ? AND owner_id = ? AND state = 'running' AND ${LIVE}`;
 

@@ -1,13 +1,13 @@
 import type { EntityManager, ObjectLiteral, QueryRunner, Repository } from 'typeorm';
 
 import { LockConfigInvalidError, LockTimeoutError, requireDurationMs } from '../../core/index.js';
-import { dialectOf, driverCode, retryTransient } from '../sql/index.js';
+import { dialectOf, driverCode, retryTransient, withMysqlLockLimit } from '../sql/index.js';
 import { dataSourceOf } from './rows.js';
 
 export interface TimeoutOption {
   /**
-   * The longest wait for locks of others, in milliseconds; 0 is one try. Default 5 000. MariaDB counts whole seconds, and the
-   * next one counts. A free connection is waited for as long, and a second at least.
+   * The longest wait for locks of others, in milliseconds; 0 is one try. Default 5 000. MariaDB and MySQL count whole
+   * seconds, the next one, and MySQL one at least. A free connection is waited for as long, and a second at least.
    */
   readonly timeoutMs?: number;
 }
@@ -106,7 +106,7 @@ export function withLockLimit<T>(
 ): Promise<T> {
   return dialectOf(dataSourceOf(manager)) === 'postgres'
     ? postgresLimit(manager, timeoutMs, statement)
-    : mysqlLimit(manager, timeoutMs, statement);
+    : withMysqlLockLimit(manager, Math.ceil(timeoutMs / 1_000), statement);
 }
 
 /** When the statement fails, its savepoint or transaction is rolled back, and the limit with it. */
@@ -123,22 +123,6 @@ async function postgresLimit<T>(
   const result = await statement();
   await manager.query(`SELECT set_config('lock_timeout', $1, true)`, [rows[0]?.before]);
   return result;
-}
-
-async function mysqlLimit<T>(
-  manager: EntityManager,
-  timeoutMs: number,
-  statement: () => Promise<T>,
-): Promise<T> {
-  const seconds = Math.ceil(timeoutMs / 1_000);
-  await manager.query(
-    `SET @lock_wait_before = @@innodb_lock_wait_timeout, innodb_lock_wait_timeout = ${seconds}`,
-  );
-  try {
-    return await statement();
-  } finally {
-    await manager.query('SET innodb_lock_wait_timeout = @lock_wait_before');
-  }
 }
 
 /**

@@ -1,0 +1,19 @@
+interface Connection {
+  query(sql: string): Promise<unknown>;
+}
+
+/** Has the statement wait for locks of others for `seconds` at most. MySQL takes one second for zero. */
+export async function withMysqlLockLimit<T>(
+  connection: Connection,
+  seconds: number,
+  statement: () => Promise<T>,
+): Promise<T> {
+  await connection.query(
+    `SET @lock_wait_before = @@innodb_lock_wait_timeout, innodb_lock_wait_timeout = ${seconds}`,
+  );
+  try {
+    return await statement();
+  } finally {
+    await connection.query('SET innodb_lock_wait_timeout = @lock_wait_before');
+  }
+}
