@@ -43,14 +43,34 @@ export function fetchMissingServers(say) {
   const workshop = mkdtempSync(join(cacheFolder(), 'fetch-'));
   try {
     const apt = privateApt(workshop);
-    for (const kind of missing) fetch(kind, aptFor(kind, apt, workshop), workshop);
-    say(`Fetched in ${((performance.now() - startedMs) / 1_000).toFixed(1)} s`);
+    for (const kind of missing) {
+      attempt(kind, say, () => fetch(kind, aptFor(kind, apt, workshop), workshop));
+    }
+    say(`Done in ${((performance.now() - startedMs) / 1_000).toFixed(1)} s`);
   } catch (error) {
-    say(`Could not fetch: ${error instanceof Error ? error.message : String(error)}`);
+    say(`Could not fetch: ${messageOf(error)}`);
   } finally {
     rmSync(workshop, { recursive: true, force: true });
   }
 }
+
+/**
+ * One server that cannot be had is no reason to do without the others.
+ *
+ * @param {ServerKind} kind
+ * @param {(line: string) => void} say
+ * @param {() => void} work
+ */
+function attempt(kind, say, work) {
+  try {
+    work();
+  } catch (error) {
+    say(`Could not fetch ${kind}: ${messageOf(error)}`);
+  }
+}
+
+/** @param {unknown} error */
+const messageOf = (error) => (error instanceof Error ? error.message : String(error));
 
 /**
  * The machine's own sources, where they have the server; else the suite of Debian that has it, from the mirrors that these
