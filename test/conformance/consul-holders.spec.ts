@@ -1,29 +1,22 @@
-import { join } from 'node:path';
+import { setTimeout as pause } from 'node:timers/promises';
 
 import { LockService } from 'nestjs-distributed-lock';
 import { consulStore } from 'nestjs-distributed-lock/consul';
 
-import {
-  describeWithServers,
-  startConsul,
-  startStopping,
-  type ConsulServer,
-  type StoppingProcess,
-} from '../servers/index.js';
+import { describeWithServers, startConsul, type ConsulServer } from '../servers/index.js';
 import { expectSoon } from './expect-soon.js';
-import type { HolderAnswer, HolderOrder } from './holder-process.js';
+import { expectLossLearned, startHolder, type Holder } from './holder.js';
 import { succeed } from './succession.js';
 
 const TTL_MS = 1_500;
 /** Consul keeps a session for twice its ttl, and then looks when it comes to it. */
 const KEPT_MS = 2 * TTL_MS;
 const LOCK_DELAY_MS = 2_000;
-const SCRIPT = join(__dirname, 'holder-process.ts');
 
 describeWithServers(['consul'], 'a process that holds a lock on Consul', () => {
   let server: ConsulServer;
   let successor: LockService;
-  const holders: StoppingProcess<HolderAnswer>[] = [];
+  const holders: Holder[] = [];
 
   beforeAll(async () => {
     server = await startConsul();
@@ -63,22 +56,13 @@ describeWithServers(['consul'], 'a process that holds a lock on Consul', () => {
   it('learns of its loss at the first read when it was stopped beyond its ttl, before it calls anybody (C003)', async () => {
     const holder = await stopped('stopped');
     const next = await successor.acquire('stopped', { waitMs: 60_000 });
-    const answer = await holder.answer();
-    expect(answer).toMatchObject({ firstRead: 'LEASE_LOST', section: 'LEASE_LOST' });
-    expect(next.token).toBeGreaterThan(answer.token);
-    next.assertHeld();
-    expect(await next.release()).toBe('released');
+    await expectLossLearned(holder, next);
   });
 
-  async function stopped(key: string, options = ''): Promise<StoppingProcess<HolderAnswer>> {
-    const order: HolderOrder = { place: `consul:${server.url}${options}`, key, ttlMs: TTL_MS };
-    const holder = startStopping<HolderAnswer>(SCRIPT, order);
+  async function stopped(key: string, options = ''): Promise<Holder> {
+    const holder = startHolder({ place: `consul:${server.url}${options}`, key, ttlMs: TTL_MS });
     holders.push(holder);
     await holder.stopped();
     return holder;
   }
 });
-
-function pause(durationMs: number): Promise<void> {
-  return new Promise((resolve) => setTimeout(resolve, durationMs));
-}

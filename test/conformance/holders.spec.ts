@@ -11,12 +11,10 @@ import {
   startEtcd,
   startPostgres,
   startRedis,
-  startStopping,
   startZooKeeper,
-  type StoppingProcess,
   type TestServer,
 } from '../servers/index.js';
-import type { HolderAnswer, HolderOrder } from './holder-process.js';
+import { expectLossLearned, startHolder, type Holder } from './holder.js';
 import { lockDatabaseAt, storeAt } from './store-at.js';
 import { succeed } from './succession.js';
 
@@ -35,13 +33,12 @@ const kinds = [
 ] as const;
 
 const TTL_MS = 2_000;
-const SCRIPT = join(__dirname, 'holder-process.ts');
 
 describe.each(kinds)('a process that holds a lock on $title', ({ servers, start }) => {
   describeWithServers(servers, 'and gets into trouble', () => {
     let server: Pick<TestServer, 'url' | 'stop'>;
     let successor: LockService;
-    let holder: StoppingProcess<HolderAnswer>;
+    let holder: Holder;
 
     beforeAll(async () => {
       server = await start();
@@ -54,8 +51,7 @@ describe.each(kinds)('a process that holds a lock on $title', ({ servers, start 
       await server.stop();
     });
     beforeEach(() => {
-      const order: HolderOrder = { place: server.url, key: 'k', ttlMs: TTL_MS };
-      holder = startStopping<HolderAnswer>(SCRIPT, order);
+      holder = startHolder({ place: server.url, key: 'k', ttlMs: TTL_MS });
     });
     afterEach(() => holder.kill());
 
@@ -68,11 +64,7 @@ describe.each(kinds)('a process that holds a lock on $title', ({ servers, start 
     it('by a stop beyond its ttl learns of its loss at the first read, before it calls anybody (C003)', async () => {
       await holder.stopped();
       const next = await successor.acquire('k', { waitMs: 60_000 });
-      const answer = await holder.answer();
-      expect(answer).toMatchObject({ firstRead: 'LEASE_LOST', section: 'LEASE_LOST' });
-      expect(next.token).toBeGreaterThan(answer.token);
-      next.assertHeld();
-      expect(await next.release()).toBe('released');
+      await expectLossLearned(holder, next);
     });
   });
 });
