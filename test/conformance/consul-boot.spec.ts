@@ -7,15 +7,12 @@ import { consulStore, type ConsulStoreOptions } from 'nestjs-distributed-lock/co
 
 import { freePort } from '../servers/free-port.js';
 import { describeWithServers, startConsul, type ConsulServer } from '../servers/index.js';
+import { Opened } from './opened.js';
 
 const MASTER = '5f0d7f3e-1111-4c4e-9a52-0d9a2f4a7c01';
 
 describeWithServers(['consul'], 'the Consul store at boot', () => {
-  /** Ended after each test, also when it failed. */
-  const ends: (() => Promise<unknown>)[] = [];
-  afterEach(async () => {
-    for (const end of ends.splice(0).reverse()) await end();
-  });
+  const opened = new Opened();
 
   it('says where nothing answers', async () => {
     const nowhere = storeAt({ url: `http://127.0.0.1:${await freePort()}` });
@@ -40,10 +37,8 @@ describeWithServers(['consul'], 'the Consul store at boot', () => {
     const other = createServer(listener);
     other.listen(0, '127.0.0.1');
     await once(other, 'listening');
-    ends.push(
-      () => Promise.resolve(other.close(() => undefined)),
-      () => Promise.resolve(other.closeAllConnections()),
-    );
+    opened.atEnd(() => Promise.resolve(other.close(() => undefined)));
+    opened.atEnd(() => Promise.resolve(other.closeAllConnections()));
     const store = storeAt({ url: `http://127.0.0.1:${(other.address() as AddressInfo).port}` });
     await expect(store.open?.()).rejects.toMatchObject({ code, message: expect.stringMatching(message) });
   });
@@ -106,15 +101,11 @@ describeWithServers(['consul'], 'the Consul store at boot', () => {
   });
 
   async function started(options: Parameters<typeof startConsul>[0]): Promise<ConsulServer> {
-    const server = await startConsul(options);
-    ends.push(() => server.stop());
-    return server;
+    return opened.server(await startConsul(options));
   }
 
   function storeAt(options: ConsulStoreOptions): LockStore {
-    const store = consulStore(options);
-    ends.push(() => store.close());
-    return store;
+    return opened.store(consulStore(options));
   }
 });
 

@@ -1,30 +1,25 @@
-import { rmSync } from 'node:fs';
-import { join } from 'node:path';
-
 import { LockService, type LockStore } from 'nestjs-distributed-lock';
 import { consulStore, type ConsulStoreOptions } from 'nestjs-distributed-lock/consul';
 
+import { eventually } from '../servers/eventually.js';
 import { describeWithServers, startConsul, startConsulCluster, type ConsulServer } from '../servers/index.js';
 import { expectTaken } from '../faults/expect-taken.js';
-import { claim, eventually, pause, PATIENCE_MS } from './consul-place.js';
+import { claim, PATIENCE_MS } from './consul-place.js';
 import { countThroughRestart } from './counting.js';
 import { takenSoon } from './expect-soon.js';
-import { expectToldInTime } from './expect-told-in-time.js';
+import { Opened } from './opened.js';
 import { SectionHistory } from './section-history.js';
+import { expectFreezeSurvived, loseData } from './server-trouble.js';
 
 /** Longer than a test may take. */
 const LONG_TTL_MS = 200_000;
 
 describeWithServers(['consul'], 'Consul in trouble', () => {
-  /** Ended after each test, also when it failed. */
-  const ends: (() => Promise<void>)[] = [];
-  afterEach(async () => {
-    for (const end of ends.splice(0).reverse()) await end();
-  });
+  const opened = new Opened();
 
   it('has one owner at a time, and tokens rise, when the leader of three stops and another is elected', async () => {
     const members = await startConsulCluster(3);
-    for (const member of members) ends.push(() => member.stop());
+    for (const member of members) opened.server(member);
     const leader = await eventually(() => leaderOf(members));
     const others = members.filter((member) => member !== leader);
     const services = others.map(({ url }) => serviceAt({ url }));
@@ -47,20 +42,8 @@ describeWithServers(['consul'], 'Consul in trouble', () => {
 
   it('tells the holder in time when it is frozen for two ttls, and serves the next owner when it goes on', async () => {
     const server = await started();
-    const one = serviceAt({ url: server.url });
-    const other = serviceAt({ url: server.url });
-    const held = await one.acquire('k', { ttlMs: 1_500, waitMs: 60_000 });
-    server.pause();
-    await expectToldInTime(held);
-    expect(() => held.assertHeld()).toThrow(
-      expect.objectContaining({ code: 'LEASE_LOST', reason: 'expired' }),
-    );
-    await pause(1_500);
-    server.resume();
-    const next = await other.acquire('k', { waitMs: 60_000 });
-    expect(next.token).toBeGreaterThan(held.token);
-    await next.release();
-    await (await one.acquire('k', { waitMs: 60_000 })).release();
+    const both = [serviceAt({ url: server.url }), serviceAt({ url: server.url })] as const;
+    await expectFreezeSurvived(server, both, { ttlMs: 1_500, waitMs: 60_000 });
   });
 
   it('keeps a lease over a restart that is shorter than it, and wakes who waits for it afterwards', async () => {
@@ -99,9 +82,7 @@ describeWithServers(['consul'], 'Consul in trouble', () => {
     }
     const last = await store.tryAcquire(claim, PATIENCE_MS);
     const lastToken = last.kind === 'granted' ? last.token : 0;
-    await server.kill();
-    rmSync(join(server.folder, 'data'), { recursive: true });
-    await server.start();
+    await loseData(server);
     const again = { ...claim, ownerId: 'b' };
     await expect(store.tryAcquire(again, PATIENCE_MS)).rejects.toThrow(
       new RegExp(`tokens would fall. Set tokenOffset above ${lastToken} `),
@@ -114,22 +95,11 @@ describeWithServers(['consul'], 'Consul in trouble', () => {
   });
 
   async function started(): Promise<ConsulServer> {
-    const server = await startConsul();
-    ends.push(() => server.stop());
-    return server;
+    return opened.server(await startConsul());
   }
 
-  function storeAt(options: ConsulStoreOptions): LockStore {
-    const store = consulStore(options);
-    ends.push(() => store.close());
-    return store;
-  }
-
-  function serviceAt(options: ConsulStoreOptions): LockService {
-    const service = new LockService({ stores: { default: consulStore(options) } });
-    ends.push(() => service.close(0));
-    return service;
-  }
+  const storeAt = (options: ConsulStoreOptions): LockStore => opened.store(consulStore(options));
+  const serviceAt = (options: ConsulStoreOptions): LockService => opened.service(consulStore(options));
 });
 
 async function leaderOf(members: readonly ConsulServer[]): Promise<ConsulServer> {

@@ -1,13 +1,13 @@
-import { rmSync } from 'node:fs';
-import { join } from 'node:path';
+import { setTimeout as pause } from 'node:timers/promises';
 
-import { LockService, type Lease, type LockStore } from 'nestjs-distributed-lock';
+import { LockService, type LockStore } from 'nestjs-distributed-lock';
 import { etcdStore, type EtcdStoreOptions } from 'nestjs-distributed-lock/etcd';
 
 import { expectTaken } from '../faults/expect-taken.js';
-import { until } from '../faults/session-lock-kinds.js';
+import { eventually } from '../servers/eventually.js';
 import { describeWithServers, startEtcd, startEtcdCluster, type EtcdServer } from '../servers/index.js';
-import { expectToldInTime } from './expect-told-in-time.js';
+import { Opened } from './opened.js';
+import { expectFreezeSurvived, loseData } from './server-trouble.js';
 
 const PATIENCE_MS = 30_000;
 /** Longer than a test may take. */
@@ -15,15 +15,11 @@ const LONG_TTL_MS = 200_000;
 const claim = { key: 'invoice:1', ownerId: 'a', ttlMs: LONG_TTL_MS };
 
 describeWithServers(['etcd'], 'etcd in trouble', () => {
-  /** Ended after each test, also when it failed. */
-  const ends: (() => Promise<void>)[] = [];
-  afterEach(async () => {
-    for (const end of ends.splice(0).reverse()) await end();
-  });
+  const opened = new Opened();
 
   it('keeps leases, and tokens rise, when the leader of three members stops and another is elected', async () => {
     const members = await startEtcdCluster(3);
-    for (const member of members) ends.push(() => member.stop());
+    for (const member of members) opened.server(member);
     const hosts = members.map(({ url }) => url);
     const one = serviceAt({ hosts });
     const other = serviceAt({ hosts: [...hosts].reverse() });
@@ -34,7 +30,7 @@ describeWithServers(['etcd'], 'etcd in trouble', () => {
     leader.pause();
     tokens.push(await tokenOf(other, 'invoice:1'), await tokenOf(one, 'invoice:1'));
     await expectTaken(other, 'held');
-    await until(() => isExtended(held));
+    await eventually(() => held.extend(LONG_TTL_MS)); // by the members that are there now
     held.assertHeld();
     leader.resume();
     tokens.push(await tokenOf(other, 'invoice:1'));
@@ -44,20 +40,8 @@ describeWithServers(['etcd'], 'etcd in trouble', () => {
 
   it('tells the holder in time when it is frozen for two ttls, and serves the next owner when it goes on', async () => {
     const server = await started();
-    const one = serviceAt({ hosts: server.url });
-    const other = serviceAt({ hosts: server.url });
-    const held = await one.acquire('k', { ttlMs: 2_000, waitMs: 60_000 });
-    server.pause();
-    await expectToldInTime(held);
-    expect(() => held.assertHeld()).toThrow(
-      expect.objectContaining({ code: 'LEASE_LOST', reason: 'expired' }),
-    );
-    await pause(2_000);
-    server.resume();
-    const next = await other.acquire('k', { waitMs: 60_000 });
-    expect(next.token).toBeGreaterThan(held.token);
-    await next.release();
-    await (await one.acquire('k', { waitMs: 60_000 })).release();
+    const both = [serviceAt({ hosts: server.url }), serviceAt({ hosts: server.url })] as const;
+    await expectFreezeSurvived(server, both, { ttlMs: 2_000, waitMs: 60_000 });
   });
 
   it('keeps a lease over a restart that is shorter than it', async () => {
@@ -67,7 +51,7 @@ describeWithServers(['etcd'], 'etcd in trouble', () => {
     await server.kill();
     await pause(500);
     await server.start();
-    await until(() => isExtended(held));
+    await eventually(() => held.extend(LONG_TTL_MS));
     held.assertHeld();
     await expectTaken(serviceAt({ hosts: server.url }), 'k');
     expect(await held.release()).toBe('released');
@@ -82,9 +66,7 @@ describeWithServers(['etcd'], 'etcd in trouble', () => {
     }
     const last = await store.tryAcquire(claim, PATIENCE_MS);
     const lastToken = last.kind === 'granted' ? last.token : 0;
-    await server.kill();
-    rmSync(join(server.folder, 'data'), { recursive: true });
-    await server.start();
+    await loseData(server);
     const again = { ...claim, ownerId: 'b' };
     await expect(store.tryAcquire(again, PATIENCE_MS)).rejects.toThrow(
       new RegExp(`tokens would fall. Set tokenOffset above ${lastToken} `),
@@ -117,31 +99,12 @@ describeWithServers(['etcd'], 'etcd in trouble', () => {
   });
 
   async function started(): Promise<EtcdServer> {
-    const server = await startEtcd();
-    ends.push(() => server.stop());
-    return server;
+    return opened.server(await startEtcd());
   }
 
-  function storeAt(options: EtcdStoreOptions): LockStore {
-    const store = etcdStore(options);
-    ends.push(() => store.close());
-    return store;
-  }
-
-  function serviceAt(options: EtcdStoreOptions): LockService {
-    const service = new LockService({ stores: { default: etcdStore(options) } });
-    ends.push(() => service.close(0));
-    return service;
-  }
+  const storeAt = (options: EtcdStoreOptions): LockStore => opened.store(etcdStore(options));
+  const serviceAt = (options: EtcdStoreOptions): LockService => opened.service(etcdStore(options));
 });
-
-/** Renewed by the members that are there now. */
-function isExtended(lease: Lease): Promise<boolean> {
-  return lease.extend(LONG_TTL_MS).then(
-    () => true,
-    () => false,
-  );
-}
 
 async function tokenOf(service: LockService, key: string): Promise<number> {
   const lease = await service.acquire(key, { waitMs: 60_000 });
@@ -171,7 +134,3 @@ async function withUser(server: EtcdServer, name: string, password: string): Pro
 }
 
 const base64 = (text: string): string => Buffer.from(text).toString('base64');
-
-function pause(durationMs: number): Promise<void> {
-  return new Promise((resolve) => setTimeout(resolve, durationMs));
-}

@@ -1,6 +1,9 @@
+import { setTimeout as pause } from 'node:timers/promises';
+
 import { LockService, type Claim, type LockStore } from 'nestjs-distributed-lock';
 import { etcdStore } from 'nestjs-distributed-lock/etcd';
 
+import { eventually } from '../servers/eventually.js';
 import {
   describeWithServers,
   startCommandProxy,
@@ -9,6 +12,8 @@ import {
   type EtcdServer,
 } from '../servers/index.js';
 import { expectSoon } from './expect-soon.js';
+import { expectWokenAtEveryRelease } from './expect-woken.js';
+import { Opened } from './opened.js';
 
 const PATIENCE_MS = 30_000;
 /** Longer than a test may take. */
@@ -18,8 +23,7 @@ const claim: Claim = { key: 'invoice:1', ownerId: 'a', ttlMs: LONG_MS };
 describeWithServers(['etcd'], 'the etcd store on its server', () => {
   let server: EtcdServer;
   let store: LockStore;
-  /** Ended after each test, also when it failed. */
-  const ends: (() => Promise<void>)[] = [];
+  const opened = new Opened();
 
   beforeAll(async () => {
     server = await startEtcd();
@@ -28,9 +32,6 @@ describeWithServers(['etcd'], 'the etcd store on its server', () => {
   beforeEach(async () => {
     await server.ask('kv/deleterange', { key: 'AA==', range_end: 'AA==' });
     for (const ID of await leases()) await server.ask('lease/revoke', { ID });
-  });
-  afterEach(async () => {
-    for (const end of ends.splice(0).reverse()) await end();
   });
   afterAll(async () => {
     await store.close();
@@ -77,23 +78,7 @@ describeWithServers(['etcd'], 'the etcd store on its server', () => {
   );
 
   it('wakes at every release, whoever took the key in between (C090)', async () => {
-    let woken = 0;
-    const watch = store.watch?.(claim.key, () => (woken += 1));
-    const other = storeAt(server.url);
-    for (let i = 0; i < 5; i += 1) {
-      await other.tryAcquire({ ...claim, ownerId: `${i}` }, PATIENCE_MS);
-      await eventually(() => Promise.resolve(expect(watch?.hears).toBe(true)));
-      await pause(50);
-      const before = woken;
-      await other.release({ ...claim, ownerId: `${i}`, keepForMs: 0 }, PATIENCE_MS);
-      await eventually(() => Promise.resolve(expect(woken).toBeGreaterThan(before)));
-    }
-    watch?.stop();
-    const before = woken;
-    await other.tryAcquire(claim, PATIENCE_MS);
-    await other.release({ ...claim, keepForMs: 0 }, PATIENCE_MS);
-    await pause(100);
-    expect(woken).toBe(before);
+    await expectWokenAtEveryRelease(store, storeAt(server.url), claim);
   });
 
   it('hears of releases again after the server was restarted', async () => {
@@ -196,15 +181,11 @@ describeWithServers(['etcd'], 'the etcd store on its server', () => {
   }
 
   async function proxied(): Promise<CommandProxy> {
-    const proxy = await startCommandProxy(server.url);
-    ends.push(() => proxy.stop());
-    return proxy;
+    return opened.server(await startCommandProxy(server.url));
   }
 
   function storeAt(hosts: string, tokenOffset = 0): LockStore {
-    const opened = etcdStore({ hosts, tokenOffset });
-    ends.push(() => opened.close());
-    return opened;
+    return opened.store(etcdStore({ hosts, tokenOffset }));
   }
 
   /** A service on a store of its own, which is closed with it. */
@@ -232,19 +213,3 @@ describeWithServers(['etcd'], 'the etcd store on its server', () => {
 });
 
 const base64 = (text: string): string => Buffer.from(text).toString('base64');
-
-async function eventually(expectation: () => Promise<unknown>): Promise<void> {
-  const startedAtMs = performance.now();
-  for (;;) {
-    try {
-      return void (await expectation());
-    } catch (error) {
-      if (performance.now() - startedAtMs > PATIENCE_MS) throw error;
-      await pause(50);
-    }
-  }
-}
-
-function pause(durationMs: number): Promise<void> {
-  return new Promise((resolve) => setTimeout(resolve, durationMs));
-}

@@ -1,9 +1,13 @@
-import { LockService, type LockStore } from 'nestjs-distributed-lock';
+import { setTimeout as pause } from 'node:timers/promises';
+
+import type { LockService, LockStore } from 'nestjs-distributed-lock';
 import { redisStore } from 'nestjs-distributed-lock/redis';
 
 import { expectTaken } from '../faults/expect-taken.js';
+import { until } from '../servers/eventually.js';
 import { describeWithServers, startRedisSentinel, type RedisSentinel } from '../servers/index.js';
-import { redisCommand, until } from '../servers/redis-command.js';
+import { redisCommand } from '../servers/redis-command.js';
+import { Opened } from './opened.js';
 
 const PATIENCE_MS = 30_000;
 /** No renewal is due, and no lease ends, while a test runs. */
@@ -12,12 +16,9 @@ const claim = { key: 'invoice:1', ownerId: 'a', ttlMs: 30_000 };
 
 describeWithServers(['redis'], 'a failover of Redis', () => {
   let redis: RedisSentinel;
-  const ends: (() => Promise<void>)[] = [];
+  const opened = new Opened();
 
   beforeAll(async () => void (redis = await startRedisSentinel()));
-  afterEach(async () => {
-    for (const end of ends.splice(0)) await end();
-  });
   afterAll(() => redis.stop());
 
   it('is refused at boot where the address is that of a sentinel or a replica, or replicas are too few', async () => {
@@ -40,7 +41,7 @@ describeWithServers(['redis'], 'a failover of Redis', () => {
     const watching = storeOf({});
     let wakes = 0;
     const watch = watching.watch?.('w', () => (wakes += 1));
-    await until('it hears', () => Promise.resolve(watch?.hears === true));
+    await until('it hears', () => watch?.hears === true);
 
     const old = await redis.master();
     old.pause();
@@ -57,7 +58,7 @@ describeWithServers(['redis'], 'a failover of Redis', () => {
     await until('it hears of releases on the new master', async () => {
       const before = wakes;
       await (await one.acquire('w', { waitMs: PATIENCE_MS })).release();
-      await new Promise((resolve) => setTimeout(resolve, 100)); // the message comes beside the answer, before or after it
+      await pause(100); // the message comes beside the answer, before or after it
       return wakes > before && watch?.hears === true;
     });
     watch?.stop();
@@ -106,15 +107,11 @@ describeWithServers(['redis'], 'a failover of Redis', () => {
   }
 
   function storeOf(options: { readonly minReplicas?: number }): LockStore {
-    const store = redisStore({ ...whereabouts(), ...options });
-    ends.push(() => store.close());
-    return store;
+    return opened.store(redisStore({ ...whereabouts(), ...options }));
   }
 
   function serviceOf(options: { readonly minReplicas?: number }): LockService {
-    const service = new LockService({ stores: { default: storeOf(options) } });
-    ends.push(() => service.close(0));
-    return service;
+    return opened.service(redisStore({ ...whereabouts(), ...options }));
   }
 
   async function onlyReplicaOf(master: { readonly port: number }): Promise<RedisSentinel['servers'][number]> {

@@ -1,15 +1,19 @@
+import { setTimeout as pause } from 'node:timers/promises';
+
 import { Cluster, Redis } from 'ioredis';
-import { IdempotencyService, LockService, type LockStore } from 'nestjs-distributed-lock';
+import { IdempotencyService, type LockService, type LockStore } from 'nestjs-distributed-lock';
 import { redisIdempotencyStore, redisStore } from 'nestjs-distributed-lock/redis';
 
+import { until } from '../servers/eventually.js';
 import {
   describeWithServers,
   startRedisCluster,
   type RedisCluster,
   type RedisServer,
 } from '../servers/index.js';
-import { redisCommand, until } from '../servers/redis-command.js';
+import { redisCommand } from '../servers/redis-command.js';
 import { bound } from './memory-harness.js';
+import { Opened } from './opened.js';
 import { SectionHistory } from './section-history.js';
 
 const PATIENCE_MS = 30_000;
@@ -23,7 +27,7 @@ describeWithServers(['redis'], 'a cluster of Redis that changes', () => {
   let client: Cluster;
   /** To each of the nodes, without a look at who has which slot. */
   let direct: Redis[];
-  const ends: (() => Promise<void>)[] = [];
+  const opened = new Opened();
 
   beforeAll(async () => {
     redis = await startRedisCluster();
@@ -32,9 +36,6 @@ describeWithServers(['redis'], 'a cluster of Redis that changes', () => {
     direct = redis.nodes.map(({ port }) => new Redis(port, '127.0.0.1'));
     for (const each of direct) each.on('error', () => undefined); // one of them is killed
   });
-  afterEach(async () => {
-    for (const end of ends.splice(0)) await end();
-  });
   afterAll(async () => {
     for (const each of [client, ...direct]) each.disconnect();
     await redis.stop();
@@ -42,14 +43,14 @@ describeWithServers(['redis'], 'a cluster of Redis that changes', () => {
 
   it('is refused at boot as a single server, and when one of its nodes may evict; no replica confirms there', async () => {
     const [first, , third] = redis.nodes as [RedisServer, RedisServer, RedisServer];
-    const single = kept(redisStore({ url: first.url }));
+    const single = opened.store(redisStore({ url: first.url }));
     await expect(single.open?.()).rejects.toThrow(/it is a node of a Redis Cluster/);
-    await kept(own()).open?.();
+    await opened.store(own()).open?.();
     await redisCommand(third.port, 'CONFIG', 'SET', 'maxmemory-policy', 'allkeys-lru');
-    for (const store of [kept(own()), kept(redisStore({ client }))])
+    for (const store of [opened.store(own()), opened.store(redisStore({ client }))])
       await expect(store.open?.()).rejects.toThrow(`${third.port} cannot keep locks: under memory pressure`);
     await redisCommand(third.port, 'CONFIG', 'SET', 'maxmemory-policy', 'noeviction');
-    const strict = kept(redisStore({ cluster: redis.addresses, minReplicas: 1 }));
+    const strict = opened.store(redisStore({ cluster: redis.addresses, minReplicas: 1 }));
     await expect(strict.open?.()).rejects.toThrow(/has 0 replicas/);
     const claim = { key: 'strict', ownerId: 'a', ttlMs: 1_000 };
     await expect(strict.tryAcquire(claim, 4_000)).rejects.toThrow(/only 0 of 1 replicas/);
@@ -57,7 +58,7 @@ describeWithServers(['redis'], 'a cluster of Redis that changes', () => {
 
   it('never has two owners, and tokens rise, while the slot of their lock moves from node to node (C064)', async () => {
     const history = new SectionHistory();
-    const services = [own(), own(), redisStore({ client })].map((store) => serviceOn(store));
+    const services = [own(), own(), redisStore({ client })].map((store) => opened.service(store));
     const done = new AbortController();
     const working = services.map((service) => history.fill(service, 'k', done.signal));
     await history.grownBy(15);
@@ -76,12 +77,12 @@ describeWithServers(['redis'], 'a cluster of Redis that changes', () => {
       [own(), []],
       [hasty(own()), [expect.stringMatching(/^two owners/)]],
     ] as const) {
-      expect(await faultsOfMove(serviceOn(own()), serviceOn(store))).toEqual(faults);
+      expect(await faultsOfMove(opened.service(own()), opened.service(store))).toEqual(faults);
     }
   });
 
   it('renews a lease whose slot is on its way, and releases it', async () => {
-    const service = serviceOn(own());
+    const service = opened.service(own());
     const lease = await service.acquire('moving', { ttlMs: 60_000 });
     const slot = await redis.slotOf('lock:{moving}:owner');
     await redis.move(slot, await anotherOwner(slot), () => lease.extend(60_000));
@@ -90,25 +91,25 @@ describeWithServers(['redis'], 'a cluster of Redis that changes', () => {
   });
 
   it('wakes who waits for a lock, whichever node it lies on, and whoever the client belongs to', async () => {
-    for (const waiting of [kept(own()), kept(redisStore({ client }))]) {
-      const releasing = kept(own());
+    for (const waiting of [opened.store(own()), opened.store(redisStore({ client }))]) {
+      const releasing = opened.store(own());
       await waiting.open?.();
       for (const key of await oneKeyPerNode()) {
         const claim = { key, ownerId: 'a', ttlMs: 200_000 };
         await releasing.tryAcquire(claim, PATIENCE_MS);
         let wakes = 0;
         const watch = waiting.watch?.(key, () => (wakes += 1));
-        await until('it hears', () => Promise.resolve(watch?.hears === true));
+        await until('it hears', () => watch?.hears === true);
         const before = wakes;
         await releasing.release({ ...claim, keepForMs: 0 }, PATIENCE_MS);
-        await until('it was woken', () => Promise.resolve(wakes > before));
+        await until('it was woken', () => wakes > before);
         watch?.stop();
       }
     }
   });
 
   it('keeps the leases of the nodes that are there when one is killed, and takes locks there again when it is back', async () => {
-    const service = serviceOn(own());
+    const service = opened.service(own());
     const keys = await oneKeyPerNode();
     const leases = await Promise.all(keys.map((key) => service.acquire(key, { ttlMs: TTL_MS })));
     const victim = await redis.ownerOf(await redis.slotOf(`lock:{${keys[0] ?? ''}}:owner`));
@@ -124,7 +125,7 @@ describeWithServers(['redis'], 'a cluster of Redis that changes', () => {
 
   it('keeps idempotency records on all of its nodes, also of claims that come together', async () => {
     const store = redisIdempotencyStore({ cluster: redis.addresses });
-    ends.push(() => store.close());
+    opened.atEnd(() => store.close());
     await store.open?.();
     const calls = new IdempotencyService({ store });
     const together = (word: string): Promise<string[]> =>
@@ -136,7 +137,7 @@ describeWithServers(['redis'], 'a cluster of Redis that changes', () => {
   it('is told apart from what it holds: a foreign value is named', async () => {
     await client.lpush('lock:{foreign}:owner', 'x');
     const claim = { key: 'foreign', ownerId: 'a', ttlMs: 1_000 };
-    await expect(kept(own()).tryAcquire(claim, PATIENCE_MS)).rejects.toThrow(
+    await expect(opened.store(own()).tryAcquire(claim, PATIENCE_MS)).rejects.toThrow(
       /Redis key "lock:\{foreign\}:owner" is not usable/,
     );
   });
@@ -181,17 +182,6 @@ describeWithServers(['redis'], 'a cluster of Redis that changes', () => {
     return redisStore({ cluster: redis.addresses.slice(0, 2) });
   }
 
-  function kept(store: LockStore): LockStore {
-    ends.push(() => store.close());
-    return store;
-  }
-
-  function serviceOn(store: LockStore): LockService {
-    const service = new LockService({ stores: { default: store } });
-    ends.push(() => service.close(0));
-    return service;
-  }
-
   async function anotherOwner(slot: number): Promise<RedisServer> {
     const owner = await redis.ownerOf(slot);
     const at = redis.nodes.indexOf(owner);
@@ -213,8 +203,4 @@ async function existsAt(node: Redis, redisKey: string): Promise<unknown> {
   const answers = await node.pipeline().call('ASKING').exists(redisKey).exec();
   const [error, count] = answers?.[1] ?? [];
   return error ? undefined : count;
-}
-
-function pause(durationMs: number): Promise<void> {
-  return new Promise((resolve) => setTimeout(resolve, durationMs));
 }

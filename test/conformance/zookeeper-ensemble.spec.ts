@@ -1,7 +1,6 @@
-import { LockService } from 'nestjs-distributed-lock';
+import type { LockService } from 'nestjs-distributed-lock';
 import { zookeeperStore } from 'nestjs-distributed-lock/zookeeper';
-import { rmSync } from 'node:fs';
-import { join } from 'node:path';
+import { setTimeout as pause } from 'node:timers/promises';
 
 import {
   describeWithServers,
@@ -10,20 +9,18 @@ import {
   zookeeperWord,
   type TestServer,
 } from '../servers/index.js';
+import { Opened } from './opened.js';
+import { expectFreezeSurvived, loseData } from './server-trouble.js';
 
 const PATIENCE_MS = 5_000;
 const claim = { key: 'invoice:1', ownerId: 'a', ttlMs: 60_000 };
 
 describeWithServers(['zookeeper'], 'ZooKeeper in trouble', () => {
-  /** Ended after each test, also when it failed. */
-  const ends: (() => Promise<void>)[] = [];
-  afterEach(async () => {
-    for (const end of ends.splice(0).reverse()) await end();
-  });
+  const opened = new Opened();
 
   it('keeps leases, and tokens rise, when the leader of three members stops and another is elected', async () => {
     const members = await startZooKeeperEnsemble(3);
-    for (const member of members) ends.push(() => member.stop());
+    for (const member of members) opened.server(member);
     const one = serviceAt(members);
     const other = serviceAt([...members].reverse());
     const tokens = [await tokenOf(one, 'invoice:1')];
@@ -43,21 +40,10 @@ describeWithServers(['zookeeper'], 'ZooKeeper in trouble', () => {
 
   it('tells the holder in time when it is frozen for two ttls, and serves the next owner when it goes on', async () => {
     const server = await started();
-    const [one, other] = [serviceAt([server]), serviceAt([server])];
-    const held = await one.acquire('k', { ttlMs: 2_000 });
-    server.pause();
-    const endsAtMs = performance.now() + held.remainingMs;
-    await new Promise((resolve) => held.signal.addEventListener('abort', resolve));
-    expect(performance.now()).toBeLessThan(endsAtMs + 250);
-    expect(() => held.assertHeld()).toThrow(
-      expect.objectContaining({ code: 'LEASE_LOST', reason: 'expired' }),
-    );
-    await pause(2_000);
-    server.resume();
-    const next = await other.acquire('k', { ttlMs: 2_000, waitMs: 10_000 });
-    expect(next.token).toBeGreaterThan(held.token);
-    await next.release();
-    await (await one.acquire('k', { waitMs: 10_000 })).release();
+    await expectFreezeSurvived(server, [serviceAt([server]), serviceAt([server])], {
+      ttlMs: 2_000,
+      waitMs: 10_000,
+    });
   });
 
   it('keeps a lease over a restart that is shorter than it', async () => {
@@ -76,17 +62,14 @@ describeWithServers(['zookeeper'], 'ZooKeeper in trouble', () => {
   it('refuses to let tokens fall when it has lost its data, and says what to set; with that they rise again', async () => {
     const server = await started();
     const hosts = `127.0.0.1:${server.port}`;
-    const store = zookeeperStore({ hosts });
-    ends.push(() => store.close());
+    const store = opened.store(zookeeperStore({ hosts }));
     let lastToken = 0;
     for (const ownerId of ['a', 'b', 'c']) {
       const answer = await store.tryAcquire({ ...claim, ownerId }, PATIENCE_MS);
       lastToken = answer.kind === 'granted' ? answer.token : 0;
       await store.release({ ...claim, ownerId, keepForMs: 0 }, PATIENCE_MS);
     }
-    await server.kill();
-    rmSync(join(server.folder, 'data'), { recursive: true });
-    await server.start();
+    await loseData(server);
     const refusal = async (ownerId: string): Promise<string> => {
       const answer = store.tryAcquire({ ...claim, ownerId }, PATIENCE_MS);
       const message = await answer.then(JSON.stringify, (error: Error) => error.message);
@@ -96,23 +79,18 @@ describeWithServers(['zookeeper'], 'ZooKeeper in trouble', () => {
     const refusals = [await refusal('d'), await refusal('e')]; // one of them may find its old connection broken
     expect(refusals.join('; ')).toMatch(`tokens would fall. Set tokenOffset above ${lastToken} `);
     expect(refusals.join('; ')).not.toMatch('granted');
-    const raised = zookeeperStore({ hosts, tokenOffset: lastToken });
-    ends.push(() => raised.close());
+    const raised = opened.store(zookeeperStore({ hosts, tokenOffset: lastToken }));
     const next = await raised.tryAcquire(claim, PATIENCE_MS);
     expect(next.kind === 'granted' && next.token).toBeGreaterThan(lastToken);
   });
 
   async function started(): Promise<TestServer> {
-    const server = await startZooKeeper();
-    ends.push(() => server.stop());
-    return server;
+    return opened.server(await startZooKeeper());
   }
 
   function serviceAt(servers: readonly TestServer[]): LockService {
     const hosts = servers.map(({ host, port }) => `${host}:${port}`);
-    const service = new LockService({ stores: { default: zookeeperStore({ hosts }) } });
-    ends.push(() => service.close(0));
-    return service;
+    return opened.service(zookeeperStore({ hosts }));
   }
 });
 
@@ -127,8 +105,4 @@ async function leaderOf(members: readonly TestServer[]): Promise<TestServer> {
     if (/^Mode: leader/m.test(await zookeeperWord(member.host, member.port, 'srvr'))) return member;
   }
   throw new Error('there is no leader');
-}
-
-function pause(durationMs: number): Promise<void> {
-  return new Promise((resolve) => setTimeout(resolve, durationMs));
 }

@@ -1,11 +1,13 @@
 import { setTimeout as pause } from 'node:timers/promises';
 
-import { LockService, type Claim, type LockStore } from 'nestjs-distributed-lock';
+import type { LockService, Claim, LockStore } from 'nestjs-distributed-lock';
 import { zookeeperStore, type ZooKeeperStoreOptions } from 'nestjs-distributed-lock/zookeeper';
 
 import { eventually } from '../servers/eventually.js';
 import { freePort } from '../servers/free-port.js';
 import { describeWithServers, startProxy, startZooKeeper, type TestServer } from '../servers/index.js';
+import { expectWokenAtEveryRelease } from './expect-woken.js';
+import { Opened } from './opened.js';
 import { ZooKeeperAdmin } from './zookeeper-admin.js';
 
 const PATIENCE_MS = 5_000;
@@ -16,8 +18,7 @@ describeWithServers(['zookeeper'], 'the ZooKeeper store on its server', () => {
   let server: TestServer;
   let admin: ZooKeeperAdmin;
   let store: LockStore;
-  /** Ended after each test, also when it failed. */
-  const ends: (() => Promise<void>)[] = [];
+  const opened = new Opened();
 
   beforeAll(async () => {
     server = await startZooKeeper();
@@ -28,9 +29,6 @@ describeWithServers(['zookeeper'], 'the ZooKeeper store on its server', () => {
     for (const name of await admin.children('/locks'))
       await admin.remove(`/locks/${name}`).catch(() => undefined);
     store = storeAt();
-  });
-  afterEach(async () => {
-    for (const end of ends.splice(0).reverse()) await end();
   });
   afterAll(() => server.stop());
 
@@ -52,23 +50,7 @@ describeWithServers(['zookeeper'], 'the ZooKeeper store on its server', () => {
   );
 
   it('wakes at every release, whoever took the key in between (C090)', async () => {
-    let woken = 0;
-    const watch = store.watch?.(claim.key, () => (woken += 1));
-    const other = storeAt();
-    for (let i = 0; i < 5; i += 1) {
-      await other.tryAcquire({ ...claim, ownerId: `${i}` }, PATIENCE_MS);
-      await eventually(() => Promise.resolve(expect(watch?.hears).toBe(true)));
-      await pause(50);
-      const before = woken;
-      await other.release({ ...claim, ownerId: `${i}`, keepForMs: 0 }, PATIENCE_MS);
-      await eventually(() => Promise.resolve(expect(woken).toBeGreaterThan(before)));
-    }
-    watch?.stop();
-    const before = woken;
-    await other.tryAcquire(claim, PATIENCE_MS);
-    await other.release({ ...claim, keepForMs: 0 }, PATIENCE_MS);
-    await pause(100);
-    expect(woken).toBe(before);
+    await expectWokenAtEveryRelease(store, storeAt(), claim);
   });
 
   it('hears of releases again after the server was restarted', async () => {
@@ -86,8 +68,7 @@ describeWithServers(['zookeeper'], 'the ZooKeeper store on its server', () => {
   });
 
   it('takes no node of a session that has ended for its own when it comes back (C063)', async () => {
-    const proxy = await startProxy(server.port);
-    ends.push(() => proxy.stop());
+    const proxy = opened.server(await startProxy(server.port));
     const cut = storeAt({ hosts: `127.0.0.1:${proxy.port}` });
     const old = { ...claim, ttlMs: 1_000 };
     const first = await cut.tryAcquire(old, PATIENCE_MS);
@@ -104,8 +85,7 @@ describeWithServers(['zookeeper'], 'the ZooKeeper store on its server', () => {
   });
 
   it('gives a lock back whose release was cut off, as soon as the link is there again (C076)', async () => {
-    const proxy = await startProxy(server.port);
-    ends.push(() => proxy.stop());
+    const proxy = opened.server(await startProxy(server.port));
     const { service } = serviceAt({ hosts: `127.0.0.1:${proxy.port}` });
     const lease = await service.acquire(claim.key, { ttlMs: 30_000 });
     proxy.cut();
@@ -117,8 +97,7 @@ describeWithServers(['zookeeper'], 'the ZooKeeper store on its server', () => {
   });
 
   it('asks again where a connection fell silent: what is held is renewed, what has ended is lost, in the same call', async () => {
-    const proxy = await startProxy(server.port);
-    ends.push(() => proxy.stop());
+    const proxy = opened.server(await startProxy(server.port));
     const silent = storeAt({ hosts: `127.0.0.1:${proxy.port}` });
     await silent.tryAcquire(claim, PATIENCE_MS);
     proxy.dropReplies(1);
@@ -208,8 +187,7 @@ describeWithServers(['zookeeper'], 'the ZooKeeper store on its server', () => {
 
   /** Takes, renews and gives back where one answer is lost; meanwhile others are kept out, and then they get in. */
   async function useWithout(place: number): Promise<void> {
-    const proxy = await startProxy(server.port);
-    ends.push(() => proxy.stop());
+    const proxy = opened.server(await startProxy(server.port));
     proxy.dropReplies(1, place);
     const key = `lost:${place}`;
     const { service } = serviceAt({ hosts: `127.0.0.1:${proxy.port}` });
@@ -223,20 +201,21 @@ describeWithServers(['zookeeper'], 'the ZooKeeper store on its server', () => {
     await next.release();
   }
 
+  function storeOf(options: Partial<ZooKeeperStoreOptions>): LockStore {
+    return zookeeperStore({ hosts: `${server.host}:${server.port}`, ...options });
+  }
+
   function storeAt(options: Partial<ZooKeeperStoreOptions> = {}): LockStore {
-    const opened = zookeeperStore({ hosts: `${server.host}:${server.port}`, ...options });
-    ends.push(() => opened.close());
-    return opened;
+    return opened.store(storeOf(options));
   }
 
   function serviceAt(options: Partial<ZooKeeperStoreOptions> = {}): {
     service: LockService;
     attempts: number[];
   } {
-    const service = new LockService({ stores: { default: storeAt(options) } });
+    const service = opened.service(storeOf(options));
     const attempts: number[] = [];
     service.events.subscribe((event) => event.type === 'acquired' && attempts.push(event.attempts));
-    ends.push(() => service.close(0));
     return { service, attempts };
   }
 
