@@ -1,8 +1,12 @@
+import { setTimeout as pause } from 'node:timers/promises';
+
 import { LockService, type LockStore } from 'nestjs-distributed-lock';
 import { createLockTables, typeormStore } from 'nestjs-distributed-lock/typeorm';
 import { DataSource } from 'typeorm';
 
+import { until } from '../servers/eventually.js';
 import { describeWithServers, startPostgres, type PostgresServer } from '../servers/index.js';
+import { watchOf } from './counted-watch.js';
 import { processNumberOfPostgres, startPooler } from './pooler.js';
 
 const PATIENCE_MS = 60_000;
@@ -78,7 +82,7 @@ describeWithServers(['postgres'], 'releases of the lease table in PostgreSQL', (
       const mine = { ...claim, key: `round:${nr}` };
       await holder.tryAcquire(mine, PATIENCE_MS);
       const granted = grantedByWakes(waiter, { ...mine, ownerId: 'b' });
-      await new Promise((resolve) => setTimeout(resolve, (nr % 20) * 3));
+      await pause((nr % 20) * 3);
       await release(holder, mine.key);
       if (!(await granted)) missed.push(nr);
       await waiter.close();
@@ -141,7 +145,7 @@ describeWithServers(['postgres'], 'releases of the lease table in PostgreSQL', (
     const watch = watchOf(storeAt(server.port, role), claim.key);
     await until('it listens', () => watch.hears);
     const begun = await listeners();
-    await new Promise((resolve) => setTimeout(resolve, 1_500));
+    await pause(1_500);
     expect(await listeners()).toEqual(begun);
     expect([watch.hears, watch.wakes]).toEqual([true, 1]);
   });
@@ -150,7 +154,7 @@ describeWithServers(['postgres'], 'releases of the lease table in PostgreSQL', (
     const role = await roleWith({ connections: 0 });
     const tries = jest.spyOn(DataSource.prototype, 'initialize');
     const watch = watchOf(storeAt(server.port, role), claim.key);
-    await new Promise((resolve) => setTimeout(resolve, 3_000));
+    await pause(3_000);
     await until('it has tried again', () => tries.mock.calls.length >= 2);
     expect(tries.mock.calls.length).toBeLessThanOrEqual(6);
     tries.mockRestore();
@@ -166,7 +170,7 @@ describeWithServers(['postgres'], 'releases of the lease table in PostgreSQL', (
     const watch = watchOf(behind, claim.key);
     const waiting = service.acquire(claim.key, { waitMs: PATIENCE_MS });
     for (let i = 0; i < 20; i += 1) {
-      await new Promise((resolve) => setTimeout(resolve, 50)); // in less it listens without a pooler
+      await pause(50); // in less it listens without a pooler
       expect([watch.hears, await listeners()]).toEqual([false, []]);
     }
     await release(holder);
@@ -217,27 +221,6 @@ interface RoleLimits {
   readonly connections?: number;
 }
 
-interface CountedWatch {
-  readonly hears: boolean;
-  readonly wakes: number;
-  stop(): void;
-}
-
-function watchOf(store: LockStore, key: string): CountedWatch {
-  let wakes = 0;
-  const watch = store.watch?.(key, () => (wakes += 1));
-  if (!watch) throw new Error('this store cannot tell');
-  return {
-    get hears() {
-      return watch.hears;
-    },
-    get wakes() {
-      return wakes;
-    },
-    stop: () => watch.stop(),
-  };
-}
-
 /** Tries when it is woken, and at no other time; false when that was in vain for too long. */
 function grantedByWakes(store: LockStore, mine: typeof claim): Promise<boolean> {
   return new Promise((resolve) => {
@@ -252,12 +235,4 @@ function grantedByWakes(store: LockStore, mine: typeof claim): Promise<boolean> 
       store.tryAcquire(mine, PATIENCE_MS).then(granted, () => undefined); // a second one, when the store closes
     });
   });
-}
-
-async function until(what: string, condition: () => boolean | Promise<boolean>): Promise<void> {
-  const endsAtMs = performance.now() + PATIENCE_MS;
-  while (!(await condition())) {
-    if (performance.now() > endsAtMs) throw new Error(`it never came true that ${what}`);
-    await new Promise((resolve) => setTimeout(resolve, 10));
-  }
 }
