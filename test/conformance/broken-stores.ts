@@ -1,3 +1,5 @@
+import { setTimeout as pause } from 'node:timers/promises';
+
 import type { Claim, LockStore, RenewalAnswer } from 'nestjs-distributed-lock';
 
 import { bound } from './memory-harness.js';
@@ -224,7 +226,7 @@ export const brokenStores: readonly BrokenStore[] = [
       ...bound(honest),
       tryAcquire: async (claim) => {
         const answer = await honest.tryAcquire(claim, LISTEN_MS);
-        if (answer.kind === 'busy') await new Promise((resolve) => setTimeout(resolve, 7_000));
+        if (answer.kind === 'busy') await pause(7_000);
         return answer;
       },
     }),

@@ -1,3 +1,5 @@
+import { setTimeout as pause } from 'node:timers/promises';
+
 import { LockService, type Claim, type LockStore } from 'nestjs-distributed-lock';
 import { consulStore, type ConsulStoreOptions } from 'nestjs-distributed-lock/consul';
 
@@ -95,19 +97,3 @@ export class ConsulPlace {
 
 /** What a command does, without whom or what it names. */
 export const verbOf = (path: string): string => /^\/v1\/(kv|txn|session\/\w+)/.exec(path)?.[1] ?? path;
-
-export async function eventually<T>(expectation: () => T | Promise<T>): Promise<T> {
-  const startedAtMs = performance.now();
-  for (;;) {
-    try {
-      return await expectation();
-    } catch (error) {
-      if (performance.now() - startedAtMs > PATIENCE_MS) throw error;
-      await pause(50);
-    }
-  }
-}
-
-export function pause(durationMs: number): Promise<void> {
-  return new Promise((resolve) => setTimeout(resolve, durationMs));
-}

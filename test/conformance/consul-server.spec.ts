@@ -1,7 +1,10 @@
+import { setTimeout as pause } from 'node:timers/promises';
+
 import type { Claim } from 'nestjs-distributed-lock';
 
+import { eventually } from '../servers/eventually.js';
 import { describeWithServers } from '../servers/index.js';
-import { claim, ConsulPlace, eventually, NAME, pause, PATIENCE_MS, verbOf } from './consul-place.js';
+import { claim, ConsulPlace, NAME, PATIENCE_MS, verbOf } from './consul-place.js';
 
 /** Longer than a test may take. */
 const LONG_MS = 200_000;

@@ -1,5 +1,8 @@
+import { setTimeout as pause } from 'node:timers/promises';
+
+import { eventually } from '../servers/eventually.js';
 import { describeWithServers } from '../servers/index.js';
-import { claim, ConsulPlace, eventually, pause, PATIENCE_MS, verbOf } from './consul-place.js';
+import { claim, ConsulPlace, PATIENCE_MS, verbOf } from './consul-place.js';
 import { expectSoon } from './expect-soon.js';
 
 const LOCK_DELAY_MS = 2_500;

@@ -1,3 +1,5 @@
+import { setTimeout as pause } from 'node:timers/promises';
+
 import type { Lease, LockService } from 'nestjs-distributed-lock';
 
 const LOOK_EVERY_MS = 50;
@@ -26,7 +28,7 @@ export async function takenSoon<T>(taking: Promise<T>, limitMs: number, service:
   let slowestMs = 0;
   while (takenAtMs === undefined) {
     slowestMs = Math.max(slowestMs, await freeAcquisitionMs(service));
-    await new Promise((resolve) => setTimeout(resolve, LOOK_EVERY_MS));
+    await pause(LOOK_EVERY_MS);
   }
   const taken = await noted;
   expect(takenAtMs - startedAtMs).toBeLessThan(limitMs + ACQUISITIONS * slowestMs);

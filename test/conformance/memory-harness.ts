@@ -1,3 +1,5 @@
+import { setTimeout as pause } from 'node:timers/promises';
+
 import { memoryStore, type LockStore } from 'nestjs-distributed-lock';
 import type { LockStoreHarness } from 'nestjs-distributed-lock/testing';
 
@@ -13,7 +15,7 @@ export function memoryHarness(spoil: (honest: LockStore) => LockStore = (store) 
       await place.honest.release({ key, ownerId, keepForMs: 0 }, 0);
     },
     restart: async () => {
-      await new Promise((resolve) => setTimeout(resolve, 5)); // no process starts within the same millisecond
+      await pause(5); // no process starts within the same millisecond
       place = newPlace(spoil);
     },
     tokenFloor: () => (Date.now() - 60_000) * 1_000,

@@ -1,8 +1,11 @@
+import { setTimeout as pause } from 'node:timers/promises';
+
 import { LockService, type LockStore } from 'nestjs-distributed-lock';
 import { createLockTables, mysqlNamedLockStore, typeormStore } from 'nestjs-distributed-lock/typeorm';
 import { DataSource } from 'typeorm';
 
-import { namedLock, pause, until } from '../faults/session-lock-kinds.js';
+import { namedLock } from '../faults/session-lock-kinds.js';
+import { until } from '../servers/eventually.js';
 import { freePort } from '../servers/free-port.js';
 import { describeOnMySqlKin, type TestServer } from '../servers/index.js';
 import { expectSoon } from './expect-soon.js';
@@ -25,7 +28,7 @@ describeOnMySqlKin('the named locks in', ({ kind, start }) => {
     await Promise.all(stores.map((store) => store.close()));
     stores = [];
     await raw.query('TRUNCATE lock_lease');
-    await until(async () => (await holder()) === null);
+    await until('closed stores hold nothing', async () => (await holder()) === null);
   });
   afterAll(async () => {
     await raw.destroy();
@@ -51,14 +54,9 @@ describeOnMySqlKin('the named locks in', ({ kind, start }) => {
     const [store, other] = [storeOn(), storeOn()];
     const granted = await store.tryAcquire(claim, PATIENCE_MS);
     await raw.query(`KILL ${await holder()}`);
-    await until(async () => (await holder()) === null);
+    await until('the lock ends with its connection', async () => (await holder()) === null);
     expect(await other.tryAcquire({ ...claim, ownerId: 'b' }, PATIENCE_MS)).toMatchObject({ kind: 'busy' });
-    const renewed = (): Promise<boolean> =>
-      store.renew([claim], PATIENCE_MS).then(
-        (answers) => answers[0] === 'renewed',
-        () => false,
-      );
-    await until(renewed);
+    await until('it is renewed', async () => (await store.renew([claim], PATIENCE_MS))[0] === 'renewed');
     expect(await holder()).not.toBeNull();
     expect(await store.tryAcquire(claim, PATIENCE_MS)).toEqual(granted);
   });
@@ -87,7 +85,7 @@ describeOnMySqlKin('the named locks in', ({ kind, start }) => {
     await expectSoon(waiting, 900, owner); // a try without a wake-up comes after 1 to 2 s
     expect(attempts[0]).toBeLessThan(20); // until the wait has begun, and two more
     await Promise.all([owner.close(), waiter.close()]);
-    await until(async () => (await connections()) <= before);
+    await until('their connections end', async () => (await connections()) <= before);
   });
 
   it('and the lease table keep each other out on one table, with one order of tokens', async () => {

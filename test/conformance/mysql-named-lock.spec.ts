@@ -1,7 +1,8 @@
 import { createLockTables, mysqlNamedLockStore } from 'nestjs-distributed-lock/typeorm';
 import { DataSource } from 'typeorm';
 
-import { namedLock, until } from '../faults/session-lock-kinds.js';
+import { namedLock } from '../faults/session-lock-kinds.js';
+import { until } from '../servers/eventually.js';
 import { describeOnMySqlKin, type TestServer } from '../servers/index.js';
 import { itConforms } from './run-conformance.js';
 
@@ -39,7 +40,10 @@ describeOnMySqlKin('the named locks of', ({ kind, start }) => {
       if (row?.id == null) return;
       await dataSource.query(`KILL ${Number(row.id)}`);
       const list = 'SELECT 1 FROM information_schema.PROCESSLIST WHERE id = ?';
-      await until(async () => (await dataSource.query<unknown[]>(list, [row.id])).length === 0);
+      await until(
+        'its connection ends',
+        async () => (await dataSource.query<unknown[]>(list, [row.id])).length === 0,
+      );
       await new Promise(setImmediate); // the news reaches its holder, in this process, with the answer to that
     },
     restart: async () => {

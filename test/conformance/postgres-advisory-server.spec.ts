@@ -1,3 +1,5 @@
+import { setTimeout as pause } from 'node:timers/promises';
+
 import { LockService, type LockStore } from 'nestjs-distributed-lock';
 import {
   createLockTables,
@@ -7,6 +9,7 @@ import {
 } from 'nestjs-distributed-lock/typeorm';
 import { DataSource } from 'typeorm';
 
+import { until } from '../servers/eventually.js';
 import { freePort } from '../servers/free-port.js';
 import { describeWithServers, startPostgres, type PostgresServer } from '../servers/index.js';
 import { expectSoon } from './expect-soon.js';
@@ -29,7 +32,7 @@ describeWithServers(['postgres'], 'the advisory locks in PostgreSQL', () => {
     await Promise.all(stores.map((store) => store.close()));
     stores = [];
     await raw.query('TRUNCATE lock_lease');
-    await until(async () => (await holders()).length === 0);
+    await until('closed stores hold nothing', async () => (await holders()).length === 0);
   });
   afterAll(async () => {
     await raw.destroy();
@@ -96,9 +99,9 @@ describeWithServers(['postgres'], 'the advisory locks in PostgreSQL', () => {
     await (await waiter.acquire('warm')).release(); // it listens on its session
     const lease = await holder.acquire('k', { ttlMs: 200_000 });
     const watch = listening.watch?.('k', () => undefined); // which its service shares
-    await until(async () => watch?.hears === true);
+    await until('it hears', () => watch?.hears === true);
     const waiting = waiter.acquire('k', { waitMs: 60_000 });
-    await new Promise((resolve) => setTimeout(resolve, 500));
+    await pause(500);
     await lease.release();
     await expectSoon(waiting, 1_000, holder); // a try without a wake-up comes after 1 to 2 s
     expect(attempts[0]).toBeLessThanOrEqual(3); // the first, the one when it began to listen, the last
@@ -110,7 +113,7 @@ describeWithServers(['postgres'], 'the advisory locks in PostgreSQL', () => {
     const [store, other] = [storeOn(dataSource()), storeOn(dataSource())];
     const granted = await store.tryAcquire(claim, PATIENCE_MS);
     await raw.query('SELECT pg_terminate_backend($1)', await holders());
-    await until(async () => (await holders()).length === 0);
+    await until('the lock ends with its connection', async () => (await holders()).length === 0);
     expect(await other.tryAcquire({ ...claim, ownerId: 'b' }, PATIENCE_MS)).toMatchObject({ kind: 'busy' });
     expect(await store.renew([claim], PATIENCE_MS)).toEqual(['renewed']);
     expect(await holders()).toHaveLength(1);
@@ -124,7 +127,7 @@ describeWithServers(['postgres'], 'the advisory locks in PostgreSQL', () => {
     const session = outsider.createQueryRunner();
     await session.query('SELECT pg_advisory_lock($1)', [number]);
     const late = { ...claim, ttlMs: 600 };
-    await new Promise((resolve) => setTimeout(resolve, 600)); // silent for long enough to be taken for stopped
+    await pause(600); // silent for long enough to be taken for stopped
     expect(await store.tryAcquire(late, PATIENCE_MS)).toEqual({ kind: 'busy', retryAfterMs: 250 });
     expect((await session.query('SELECT pg_advisory_unlock($1) AS freed', [number]))[0]).toEqual({
       freed: true,
@@ -214,12 +217,4 @@ describeWithServers(['postgres'], 'the advisory locks in PostgreSQL', () => {
 
 function serviceOn(store: LockStore): LockService {
   return new LockService({ stores: { default: store } });
-}
-
-async function until(condition: () => Promise<boolean>): Promise<void> {
-  const endsAtMs = performance.now() + PATIENCE_MS;
-  while (!(await condition())) {
-    if (performance.now() > endsAtMs) throw new Error('it never came true');
-    await new Promise((resolve) => setTimeout(resolve, 10));
-  }
 }

@@ -3,7 +3,7 @@ import { createHash } from 'node:crypto';
 import { createLockTables, postgresAdvisoryStore } from 'nestjs-distributed-lock/typeorm';
 import { DataSource } from 'typeorm';
 
-import { until } from '../faults/session-lock-kinds.js';
+import { until } from '../servers/eventually.js';
 import { describeWithServers, startPostgres, type PostgresServer } from '../servers/index.js';
 import { itConforms } from './run-conformance.js';
 
@@ -52,7 +52,10 @@ describeWithServers(['postgres'], 'the advisory locks of PostgreSQL', () => {
         const number = [advisoryLock(key)];
         await dataSource.query(`SELECT pg_terminate_backend(pid) FROM pg_locks WHERE ${its}`, number);
         const held = `SELECT 1 FROM pg_locks WHERE granted AND ${its}`;
-        await until(async () => (await dataSource.query<unknown[]>(held, number)).length === 0);
+        await until(
+          'its lock ends',
+          async () => (await dataSource.query<unknown[]>(held, number)).length === 0,
+        );
         await new Promise(setImmediate); // the news reaches its holder, in this process, with the answer to that
       },
       restart: async () => {

@@ -2,6 +2,7 @@ import { LockService, type LockStore } from 'nestjs-distributed-lock';
 import { createLeaseTable, createLockTables, typeormStore } from 'nestjs-distributed-lock/typeorm';
 import { DataSource } from 'typeorm';
 
+import { until } from '../servers/eventually.js';
 import { freePort } from '../servers/free-port.js';
 import { describeWithServers, startPostgres, type PostgresServer } from '../servers/index.js';
 
@@ -188,7 +189,7 @@ describeWithServers(['postgres'], 'the lease table in PostgreSQL', () => {
     expect(await connectionsOf('users')).toBe(3);
     await store.close();
     await expect(store.tryAcquire(claim, PATIENCE_MS)).rejects.toThrow(/closed/);
-    await until(async () => (await connectionsOf('users')) === 1);
+    await until('its connections end', async () => (await connectionsOf('users')) === 1);
     await users.destroy();
   });
 
@@ -198,7 +199,7 @@ describeWithServers(['postgres'], 'the lease table in PostgreSQL', () => {
     await raw.query(
       `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'ended'`,
     );
-    await until(async () => (await connectionsOf('ended')) === 0);
+    await until('its sessions end', async () => (await connectionsOf('ended')) === 0);
     expect(await store.renew([claim], PATIENCE_MS)).toEqual(['renewed']);
   });
 
@@ -219,12 +220,4 @@ describeWithServers(['postgres'], 'the lease table in PostgreSQL', () => {
 
 function refused(call: Promise<void> | undefined): Promise<unknown> {
   return Promise.resolve(call).catch((error: unknown) => error);
-}
-
-async function until(condition: () => Promise<boolean>): Promise<void> {
-  const endsAtMs = performance.now() + PATIENCE_MS;
-  while (!(await condition())) {
-    if (performance.now() > endsAtMs) throw new Error('it never came true');
-    await new Promise((resolve) => setTimeout(resolve, 20));
-  }
 }

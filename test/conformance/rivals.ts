@@ -2,7 +2,7 @@ import { hasCode, type Lease, type LockService } from 'nestjs-distributed-lock';
 import { FencedBy, guardDataSource, LockTokenColumn } from 'nestjs-distributed-lock/typeorm';
 import { Column, Entity, PrimaryColumn, type DataSource } from 'typeorm';
 
-import { until } from '../servers/redis-command.js';
+import { until } from '../servers/eventually.js';
 import { SectionHistory } from './section-history.js';
 
 /** A renewal would tell an owner of its loss: none is due while a test runs. */

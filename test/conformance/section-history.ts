@@ -1,6 +1,8 @@
+import { setTimeout as pause } from 'node:timers/promises';
+
 import type { LockService } from 'nestjs-distributed-lock';
 
-import { until } from '../servers/redis-command.js';
+import { until } from '../servers/eventually.js';
 
 const TIMES = { ttlMs: 20_000, waitMs: 60_000 };
 const INSIDE_MS = 2;
@@ -34,7 +36,7 @@ export class SectionHistory {
     while (!done.aborted) {
       await service.withLock(key, TIMES, async ({ token }) => {
         const leave = this.enter(token);
-        await new Promise((resolve) => setTimeout(resolve, INSIDE_MS));
+        await pause(INSIDE_MS);
         leave();
       });
     }
@@ -43,7 +45,7 @@ export class SectionHistory {
   /** Resolves when so many more have entered. */
   grownBy(count: number): Promise<void> {
     const enough = this.#sections.length + count;
-    return until('work goes on', () => Promise.resolve(this.#sections.length >= enough), 120_000);
+    return until('work goes on', () => this.#sections.length >= enough, 120_000);
   }
 }
 

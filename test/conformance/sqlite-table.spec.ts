@@ -3,6 +3,7 @@ import { createRequire } from 'node:module';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { performance } from 'node:perf_hooks';
+import { setTimeout as pause } from 'node:timers/promises';
 
 import { LockService, type LockStore } from 'nestjs-distributed-lock';
 import { createLockTables, typeormStore } from 'nestjs-distributed-lock/typeorm';
@@ -85,7 +86,7 @@ describe('the lease table in SQLite', () => {
     const session = await startWriting();
     const before = performance.eventLoopUtilization();
     const acquired = service.acquire('k', { waitMs: PATIENCE_MS });
-    await new Promise((resolve) => setTimeout(resolve, 300));
+    await pause(300);
     const { utilization } = performance.eventLoopUtilization(before);
     await session.rollbackTransaction();
     const lease = await acquired;

@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto';
+import { setTimeout as pause } from 'node:timers/promises';
 
 import { LockService, memoryStore, type LockStore } from 'nestjs-distributed-lock';
 
@@ -147,8 +148,4 @@ function aborted(signal: AbortSignal): Promise<void> {
 
 function serviceOn(store: LockStore): LockService {
   return new LockService({ stores: { default: store } });
-}
-
-function pause(durationMs: number): Promise<void> {
-  return new Promise((resolve) => setTimeout(resolve, durationMs));
 }

@@ -63,15 +63,3 @@ export const sessionLockKinds: readonly SessionLockKind[] = [postgresAdvisory, .
 export function namedLock(key: string): string {
   return `ll:${createHash('sha256').update(`app\0lock_lease\0${key}`).digest('hex').slice(0, 60)}`;
 }
-
-export async function until(condition: () => Promise<boolean> | boolean, patienceMs = 30_000): Promise<void> {
-  const endsAtMs = performance.now() + patienceMs;
-  while (!(await condition())) {
-    if (performance.now() > endsAtMs) throw new Error('it never came true');
-    await pause(10);
-  }
-}
-
-export function pause(durationMs: number): Promise<void> {
-  return new Promise((resolve) => setTimeout(resolve, durationMs));
-}

@@ -1,9 +1,12 @@
+import { setTimeout as pause } from 'node:timers/promises';
+
 import { LockService, type Lease, type LockStore } from 'nestjs-distributed-lock';
 import type { DataSource } from 'typeorm';
 
+import { eventually, until } from '../servers/eventually.js';
 import { describeWithServers, startProxy, type TcpProxy, type TestServer } from '../servers/index.js';
 import { expectTaken } from './expect-taken.js';
-import { pause, sessionLockKinds, until } from './session-lock-kinds.js';
+import { sessionLockKinds } from './session-lock-kinds.js';
 
 const TTL_MS = 3_000;
 const SHORT_TTL_MS = 1_500;
@@ -45,14 +48,14 @@ describe.each(sessionLockKinds)('with $title, the way to the server', (kind) => 
     it('keeps a lease over a link that was cut and came back, and lets nobody in between', async () => {
       const lease = await service.acquire('k', { ttlMs: TTL_MS });
       proxy.cut();
-      await until(async () => (await locks()) === 0); // the server has given the lock back
+      await until('the server gives the lock back', noLocks);
       await expectTaken(other, 'k');
       await proxy.heal();
-      await until(async () => (await locks()) === 1); // the next renewal has taken it again
+      await until('the next renewal takes it again', oneLock);
       lease.assertHeld();
       await expectTaken(other, 'k');
       expect(await lease.release()).toBe('released');
-      await until(async () => (await locks()) === 0);
+      await until('no lock is left', noLocks);
     });
 
     it('tells the holder at the end of its lease when the link stays cut, and lets the next one in not before', async () => {
@@ -80,14 +83,14 @@ describe.each(sessionLockKinds)('with $title, the way to the server', (kind) => 
         outcome: 'committed',
       });
       proxy.thaw();
-      await until(async () => (await locks()) === 0);
+      await until('the lock ends with its connection', noLocks);
       await (await other.acquire('k', { waitMs: 60_000 })).release();
     });
 
     it('takes, keeps and gives back a lock whichever answer of the server is lost (C041, C110)', async () => {
       const places = Array.from({ length: ANSWERS }, (_, place) => place);
       await Promise.all(places.map(useWithout));
-      await until(async () => (await locks()) === 0);
+      await until('no lock is left', noLocks);
     });
 
     it('is kept over a restart of the server by the row, though the lock is gone, and tokens rise', async () => {
@@ -95,7 +98,7 @@ describe.each(sessionLockKinds)('with $title, the way to the server', (kind) => 
       await server.kill();
       await server.start();
       const next = other.acquire('k', { waitMs: 60_000 });
-      await until(async () => (await locks().catch(() => 0)) === 1);
+      await until('the lock is taken again', oneLock);
       lease.assertHeld();
       await lease.release();
       const successor = await next;
@@ -119,7 +122,7 @@ describe.each(sessionLockKinds)('with $title, the way to the server', (kind) => 
       ]);
       expect(one).not.toBe(two);
       expect(Math.min(one, two)).toBeGreaterThan((lost as { token?: number }).token ?? 0);
-      await until(async () => (await locks()) === 0);
+      await until('no lock is left', noLocks);
     });
 
     /** Takes, renews and gives back where the server's answer at one place is lost; others are kept out meanwhile. */
@@ -129,12 +132,7 @@ describe.each(sessionLockKinds)('with $title, the way to the server', (kind) => 
       const fresh = serviceOn(storeAt(losing.port));
       losing.dropReplies(1, place);
       const lease = await fresh.acquire(key, { ttlMs: LONG_TTL_MS, waitMs: 60_000 });
-      await until(() =>
-        lease.extend(LONG_TTL_MS).then(
-          () => true,
-          () => false,
-        ),
-      );
+      await eventually(() => lease.extend(LONG_TTL_MS));
       await expectTaken(other, key);
       lease.assertHeld();
       await lease.release().catch((error: unknown) => expect(error).toMatchObject({ outcome: 'committed' }));
@@ -146,6 +144,14 @@ describe.each(sessionLockKinds)('with $title, the way to the server', (kind) => 
 
     function storeAt(port: number): LockStore {
       return kind.store(kind.dataSource(port));
+    }
+
+    async function oneLock(): Promise<boolean> {
+      return (await locks()) === 1;
+    }
+
+    async function noLocks(): Promise<boolean> {
+      return (await locks()) === 0;
     }
 
     async function locks(): Promise<number> {

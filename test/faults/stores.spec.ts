@@ -1,10 +1,12 @@
 import { randomUUID } from 'node:crypto';
+import { setTimeout as pause } from 'node:timers/promises';
 
 import { Redis } from 'ioredis';
 import { hasCode, LockService, type LockEvent } from 'nestjs-distributed-lock';
 import { redisStore } from 'nestjs-distributed-lock/redis';
 
 import { itRunsBeside } from '../conformance/beside.js';
+import { until } from '../servers/eventually.js';
 import {
   describeWithServers,
   startProxy,
@@ -14,7 +16,6 @@ import {
 } from '../servers/index.js';
 import { expectTaken } from './expect-taken.js';
 import { Lateness } from './lateness.js';
-import { until } from './session-lock-kinds.js';
 import { storeKinds } from './store-kinds.js';
 
 const TTL_MS = 3_000;
@@ -89,9 +90,10 @@ const tests: readonly Test[] = [
     async ({ proxy, service, other, events, key }) => {
       const lease = await service.acquire(key, { ttlMs: 3 * TTL_MS });
       proxy.dropReplies(1);
-      await until(() => !proxy.dropsReplies); // by another try it is confirmed, of the store or of the service
+      await until('the answer is lost', () => !proxy.dropsReplies);
+      // By another try it is confirmed, of the store or of the service.
       const lostAfter = events.length;
-      await until(() => typesOf(events.slice(lostAfter)).includes('renewed'));
+      await until('it is renewed', () => typesOf(events.slice(lostAfter)).includes('renewed'));
       lease.assertHeld();
       await expectTaken(other, key);
       expect(await lease.release()).toBe('released');
@@ -187,8 +189,4 @@ function typesOf(events: readonly LockEvent[]): string[] {
 function expectBetween(value: number, least: number, most: number): void {
   expect(value).toBeGreaterThanOrEqual(least);
   expect(value).toBeLessThanOrEqual(most);
-}
-
-function pause(durationMs: number): Promise<void> {
-  return new Promise((resolve) => setTimeout(resolve, durationMs));
 }

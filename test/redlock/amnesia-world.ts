@@ -1,4 +1,5 @@
 import { randomBytes } from 'node:crypto';
+import { setTimeout as pause } from 'node:timers/promises';
 
 import type { Redis } from 'ioredis';
 import type { LockStore } from 'nestjs-distributed-lock';
@@ -117,8 +118,4 @@ class AmnesiaWorld implements World {
     const prefix = this.#adversary.keyPrefix;
     await server.del(`${prefix}server`, `${prefix}{${KEY}}:owner`, `${prefix}{${KEY}}:fence`);
   }
-}
-
-function pause(durationMs: number): Promise<void> {
-  return new Promise((resolve) => setTimeout(resolve, durationMs));
 }

@@ -4,6 +4,7 @@ import { Redis } from 'ioredis';
 import { LockService, type LockEvent, type LockStore } from 'nestjs-distributed-lock';
 import { redlockStore } from 'nestjs-distributed-lock/redis';
 
+import { until } from '../servers/eventually.js';
 import {
   describeWithServers,
   startProxy,
@@ -23,6 +24,8 @@ const TTL_MS = 600_000;
 const RENEWED_TTL_MS = 12_000;
 const PATIENCE_MS = 5_000;
 const LONG_WAIT_MS = 60_000;
+/** A test waits for as long as it may last. */
+const TEST_LIMIT_MS = 90_000;
 
 describeWithServers(['redis'], 'Redlock on 5 servers, each behind its own network', () => {
   let servers: RedisServer[];
@@ -131,7 +134,7 @@ describeWithServers(['redis'], 'Redlock on 5 servers, each behind its own networ
     expect(events.map(({ type }) => type)).toContain('acquire-unanswered');
     expect(await other.tryAcquire(key)).toBeNull();
     expect(await lease.release()).toBe('released');
-    await until(async () => (await ownersOf(key)).every((owner) => owner === null));
+    await until('no server has it', () => isOwnedBy(null), TEST_LIMIT_MS);
   });
 
   it('keeps a lease although all answers to a renewal were lost', async () => {
@@ -139,7 +142,7 @@ describeWithServers(['redis'], 'Redlock on 5 servers, each behind its own networ
     loseAll();
     await expect(lease.extend(RENEWED_TTL_MS)).rejects.toMatchObject({ code: 'LEASE_UNCERTAIN' });
     expect(events.map(({ type }) => type)).toContain('renewal-unanswered');
-    await until(() => events.at(-1)?.type === 'renewed');
+    await until('it is renewed', () => events.at(-1)?.type === 'renewed', TEST_LIMIT_MS);
     lease.assertHeld();
     expect(await other.tryAcquire(key)).toBeNull();
     expect(await lease.release()).toBe('released');
@@ -162,9 +165,9 @@ describeWithServers(['redis'], 'Redlock on 5 servers, each behind its own networ
   it('says of a lease that ended a moment ago that it had ended, once and at once (C032)', async () => {
     const claim = { key, ownerId: 'a', ttlMs: TTL_MS };
     expect(await store.tryAcquire(claim, PATIENCE_MS)).toMatchObject({ kind: 'granted' });
-    await until(async () => (await ownersOf(key)).every((owner) => owner === 'a'));
+    await until('all servers have it', () => isOwnedBy('a'), TEST_LIMIT_MS);
     await Promise.all(raw.map((client) => client.pexpire(ownerKey(key), 1)));
-    await until(async () => (await ownersOf(key)).every((owner) => owner === null));
+    await until('no server has it', () => isOwnedBy(null), TEST_LIMIT_MS);
     const before = await commandsOfStores();
     expect(await store.release({ ...claim, keepForMs: 0 }, LONG_WAIT_MS)).toBe('not-owner');
     expect((await commandsOfStores()) - before).toBeLessThanOrEqual(SERVERS); // each server was asked once
@@ -186,7 +189,7 @@ describeWithServers(['redis'], 'Redlock on 5 servers, each behind its own networ
     for (let i = 0; i < 3; i += 1) {
       const lease = await other.acquire(key, { ttlMs: TTL_MS });
       const waiting = patient.acquire(key, { waitMs: LONG_WAIT_MS });
-      await until(() => ears.haveAskedSinceTheyHear);
+      await until('only a release makes it ask again', () => ears.haveAskedSinceTheyHear, TEST_LIMIT_MS);
       await lease.release();
       await (await waiting).release();
       ears.reset();
@@ -203,8 +206,10 @@ describeWithServers(['redis'], 'Redlock on 5 servers, each behind its own networ
   }
 
   /** Who has the key, by the word of each server. */
-  function ownersOf(name: string): Promise<(string | null)[]> {
-    return Promise.all(raw.map((client) => client.get(ownerKey(name))));
+  /** On each server. */
+  async function isOwnedBy(ownerId: string | null): Promise<boolean> {
+    const owners = await Promise.all(raw.map((client) => client.get(ownerKey(key))));
+    return owners.every((owner) => owner === ownerId);
   }
 
   async function commandsOfStores(): Promise<number> {
@@ -227,8 +232,4 @@ describeWithServers(['redis'], 'Redlock on 5 servers, each behind its own networ
 
 function ownerKey(key: string): string {
   return `redlock:{${key}}:owner`;
-}
-
-async function until(isSo: () => boolean | Promise<boolean>): Promise<void> {
-  while (!(await isSo())) await new Promise((resolve) => setTimeout(resolve, 5));
 }

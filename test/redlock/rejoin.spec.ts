@@ -1,3 +1,5 @@
+import { setTimeout as pause } from 'node:timers/promises';
+
 import { Redis } from 'ioredis';
 import type { LockStore } from 'nestjs-distributed-lock';
 import { redlockStore } from 'nestjs-distributed-lock/redis';
@@ -108,7 +110,3 @@ describeWithServers(['redis'], 'a Redlock server that lost its data', () => {
     expect(await tokenOf('b')).toBeGreaterThan(before);
   });
 });
-
-function pause(durationMs: number): Promise<void> {
-  return new Promise((resolve) => setTimeout(resolve, durationMs));
-}

@@ -3,10 +3,14 @@ import { once } from 'node:events';
 import { existsSync, mkdtempSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { setTimeout as sleep } from 'node:timers/promises';
+
+import { until } from './eventually.js';
 import { anyRuns, killTree } from './process-tree.mjs';
 
 const GUARD = join(import.meta.dirname, 'guard.mjs');
+
+/** A test waits for as long as it may last. */
+const TEST_LIMIT_MS = 90_000;
 
 /** Starts a guard for the server of its arguments, as a test process would, and then hangs. */
 const OWNER = `
@@ -29,10 +33,6 @@ async function startOwner(folder: string, server: ChildProcess, mainProcess = ''
   return owner;
 }
 
-async function until(condition: () => boolean): Promise<void> {
-  while (!condition()) await sleep(20);
-}
-
 describe('the guard of the servers', () => {
   let folder: string;
   let server: ChildProcess;
@@ -50,7 +50,7 @@ describe('the guard of the servers', () => {
     const owner = await startOwner(folder, server);
     expect(anyRuns([server.pid as number])).toBe(true);
     owner.kill('SIGKILL');
-    await until(() => !existsSync(folder));
+    await until('the folder is removed', () => !existsSync(folder), TEST_LIMIT_MS);
     expect(anyRuns([server.pid as number])).toBe(false);
   });
 
@@ -58,7 +58,7 @@ describe('the guard of the servers', () => {
     const mainProcess = startServer();
     const owner = await startOwner(folder, server, String(mainProcess.pid));
     killTree(mainProcess.pid as number);
-    await until(() => !existsSync(folder));
+    await until('the folder is removed', () => !existsSync(folder), TEST_LIMIT_MS);
     expect(anyRuns([server.pid as number])).toBe(false);
     expect(anyRuns([owner.pid as number])).toBe(true);
     owner.kill('SIGKILL');

@@ -1,7 +1,7 @@
 import { Client } from 'pg';
 
 import { startPostgres, type PostgresServer } from './postgres-server.js';
-import { until } from './redis-command.js';
+import { until } from './eventually.js';
 import { startProxy, type TcpProxy } from './tcp-proxy.js';
 
 /** A primary and the standby that follows it by streaming replication. */

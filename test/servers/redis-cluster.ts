@@ -1,5 +1,6 @@
 import { freePort } from './free-port.js';
-import { redisCommand, until } from './redis-command.js';
+import { until } from './eventually.js';
+import { redisCommand } from './redis-command.js';
 import { startRedis, type RedisServer } from './redis-server.js';
 
 /** Masters that share the slots among them. */

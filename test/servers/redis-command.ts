@@ -19,12 +19,3 @@ export async function redisCommand(port: number, ...command: [string, ...string[
     client.disconnect();
   }
 }
-
-/** Asks every 20 ms until the answer is yes; a server that does not answer has not said so. */
-export async function until(what: string, holds: () => Promise<boolean>, limitMs = 60_000): Promise<void> {
-  const giveUpAtMs = performance.now() + limitMs;
-  while (!(await holds().catch(() => false))) {
-    if (performance.now() > giveUpAtMs) throw new Error(`not within ${limitMs} ms: ${what}`);
-    await new Promise((resolve) => setTimeout(resolve, 20));
-  }
-}

@@ -2,7 +2,8 @@ import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 
 import { startServer, type TestServer } from './private-server.js';
-import { redisCommand, until } from './redis-command.js';
+import { until } from './eventually.js';
+import { redisCommand } from './redis-command.js';
 import { ping, startRedis, type RedisServer } from './redis-server.js';
 
 /** A master with replicas, and the sentinels that watch them. */

@@ -1,4 +1,5 @@
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { setTimeout as pause } from 'node:timers/promises';
 import { Redis } from 'ioredis';
 import { createConnection, type RowDataPacket } from 'mysql2/promise';
 import { Client } from 'pg';
@@ -92,7 +93,7 @@ describeWithServers(['redis'], 'a private Redis server', () => {
       server.pause();
       let answered = false;
       const answer = client.set('a', '1').then(() => (answered = true));
-      await new Promise((resolve) => setTimeout(resolve, 100));
+      await pause(100);
       expect(answered).toBe(false);
       server.resume();
       await answer;
@@ -133,7 +134,7 @@ describeWithServers(['postgres'], 'a private PostgreSQL server', () => {
       server.pause();
       let answered = false;
       const answer = client.query('SELECT 1').then(() => (answered = true));
-      await new Promise((resolve) => setTimeout(resolve, 100));
+      await pause(100);
       expect(answered).toBe(false);
       server.resume();
       await answer;
