@@ -27,7 +27,7 @@ export class Connecting {
   async ready(timeoutMs: number): Promise<void> {
     if (this.client.status === 'wait') this.client.connect().catch(() => undefined); // told by the 'error' event
     if (this.client.status === 'connecting' || this.client.status === 'connect') {
-      this.#connecting ??= this.#next(['ready', 'close', 'end'], timeoutMs).finally(
+      this.#connecting ??= this.#next(['ready', 'error', 'close', 'end'], timeoutMs).finally(
         () => (this.#connecting = undefined),
       );
       await this.#connecting;

@@ -4,6 +4,10 @@ import { redisStore, type RedisStoreOptions } from './index.js';
 const claim = { key: 'invoice:1', ownerId: 'a', ttlMs: 1_000 };
 const request = { key: 'invoice:1', ownerId: 'a', keepForMs: 0 };
 
+/** Nobody listens on port 1. */
+const NOWHERE = { host: '127.0.0.1', port: 1 };
+const PATIENCE_MS = 20_000;
+
 /** A client whose every script answers `reply`. */
 function answering(reply: unknown): RedisClient {
   const answer = (): Promise<unknown> => Promise.resolve(reply);
@@ -106,6 +110,26 @@ describe('redisStore', () => {
       );
     }
   });
+
+  it.each([
+    [
+      'sentinels',
+      { sentinels: [NOWHERE, { ...NOWHERE, port: 2 }], name: 'mymaster' },
+      /All sentinels are unreachable/,
+    ],
+    ['a server', { url: `redis://${NOWHERE.host}:${NOWHERE.port}` }, /ECONNREFUSED/],
+    ['a cluster', { cluster: [NOWHERE] }, /Failed to refresh slots cache/],
+  ] as const)(
+    'says why %s cannot be reached, and does not wait for its time to be over',
+    async (_, place, why) => {
+      const store = redisStore(place);
+      const askedAtMs = performance.now();
+      const refusal = await store.tryAcquire(claim, PATIENCE_MS).catch((error: unknown) => error);
+      expect((refusal as { cause?: unknown }).cause).toMatchObject({ message: expect.stringMatching(why) });
+      expect(performance.now() - askedAtMs).toBeLessThan(PATIENCE_MS / 2);
+      await store.close();
+    },
+  );
 });
 
 describe('redisKeys', () => {
