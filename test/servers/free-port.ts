@@ -15,9 +15,9 @@ const given = new Set<number>();
 export async function freePort(): Promise<number> {
   const share = Number(process.env['JEST_WORKER_ID'] ?? 0) % SHARES;
   const port = FIRST + SHARES * randomInt((BEYOND - FIRST) / SHARES) + share;
-  if (given.has(port) || !(await canListen(port))) return freePort();
-  given.add(port);
-  return port;
+  if (given.has(port)) return freePort();
+  given.add(port); // before the look, during which somebody else may ask
+  return (await canListen(port)) ? port : freePort();
 }
 
 async function canListen(port: number): Promise<boolean> {
