@@ -73,8 +73,8 @@ function attempt(kind, say, work) {
 const messageOf = (error) => (error instanceof Error ? error.message : String(error));
 
 /**
- * The machine's own sources, where they have the server; else the suite of Debian that has it, from the mirrors that these
- * sources name, its packages verified by apt with Debian's keys as all others.
+ * The machine's own sources, where they have the server; else the suite of Debian that has it, from the mirrors that
+ * these sources name, its packages verified by apt with Debian's keys as all others.
  *
  * @param {ServerKind} kind
  * @param {Apt} apt

@@ -3,11 +3,11 @@ import { setTimeout as pause } from 'node:timers/promises';
 import type { Lease, LockService } from 'nestjs-distributed-lock';
 
 const LOOK_EVERY_MS = 50;
-/** Acquisitions that somebody may need, each as slow as the slowest of those that nothing hindered. */
+/** Acquisitions that whoever waits may need, each as slow as the slowest of those that nothing hindered. */
 const ACQUISITIONS = 3;
 
 /**
- * Expects that everybody who waits has been granted the lock within `limitMs` from now, and gives it back. How much longer
+ * Expects that everybody who waits is granted the lock within `limitMs` from now, and gives it back. How much longer
  * everything takes on this machine at this time is measured beside, by acquisitions of a key that is free.
  */
 export async function expectSoon(
@@ -19,7 +19,7 @@ export async function expectSoon(
   await Promise.all(leases.map((lease) => lease.release()));
 }
 
-/** What is taken, within that time. */
+/** What `taking` comes to, expected within the time that {@link expectSoon} gives. */
 export async function takenSoon<T>(taking: Promise<T>, limitMs: number, service: LockService): Promise<T> {
   const startedAtMs = performance.now();
   let takenAtMs: number | undefined;

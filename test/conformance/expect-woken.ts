@@ -7,7 +7,7 @@ import { eventually } from '../servers/eventually.js';
 const ROUNDS = 5;
 const PATIENCE_MS = 30_000;
 
-/** Expects that who listens is woken at each release, whoever took the key in between, and by none once it has stopped. */
+/** Expects that a listener is woken at each release, whoever took the key in between, and by none after its end. */
 export async function expectWokenAtEveryRelease(
   listening: LockStore,
   other: LockStore,

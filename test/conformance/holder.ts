@@ -12,7 +12,7 @@ export function startHolder(order: HolderOrder): Holder {
   return startStopping<HolderAnswer>(join(__dirname, 'holder-process.ts'), order);
 }
 
-/** Lets a holder go on that was stopped beyond its ttl: it learns of its loss at the first read, and `next` stays the owner. */
+/** A holder that was stopped beyond its ttl goes on: its first read tells of the loss, and `next` stays the owner. */
 export async function expectLossLearned(holder: Holder, next: Lease): Promise<void> {
   const answer = await holder.answer();
   expect(answer).toMatchObject({ firstRead: 'LEASE_LOST', section: 'LEASE_LOST' });

@@ -7,7 +7,7 @@ import type { LockService } from 'nestjs-distributed-lock';
 import type { TestServer } from '../servers/index.js';
 import { expectToldInTime } from './expect-told-in-time.js';
 
-/** Expects that the holder is told in time when its server is frozen for two ttls, and that the next owner is served then. */
+/** Freezes the server for two ttls. Expects that the holder is told in time, and that the next owner is served then. */
 export async function expectFreezeSurvived(
   server: TestServer,
   [one, other]: readonly [LockService, LockService],

@@ -90,7 +90,7 @@ describe('the lease table in SQLite', () => {
     const { utilization } = performance.eventLoopUtilization(before);
     await session.rollbackTransaction();
     const lease = await acquired;
-    expect(utilization).toBeLessThan(0.95); // with a driver that waits by itself the loop is never idle, however fast the machine
+    expect(utilization).toBeLessThan(0.95); // a driver that waits by itself would never let the loop be idle
     await lease.release();
     await service.close(0);
   });

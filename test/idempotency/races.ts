@@ -6,7 +6,7 @@ import type { StorePlace } from './each-store.js';
 const ROUNDS = 1_000;
 const ROUNDS_AT_ONCE = 20;
 const CALLERS = 4;
-/** Some 20 000 statements on MariaDB: seconds, and minutes on a busy machine. */
+/** Some 20 000 statements on MariaDB or MySQL: seconds, and minutes on a busy machine. */
 const LIMIT_MS = 600_000;
 /** 80 of them are under way at once: on a busy machine the last ones wait for long. No lease ends meanwhile. */
 const PATIENCE_MS = 60_000;

@@ -220,7 +220,7 @@ describeOnEachDatabase(`random transactional calls (SEED=${SEED})`, (start, dial
       expect(await anomalies(place, rules, answers)).toHaveLength(KEYS);
     });
 
-  /** The first time that a record is about to be completed, its lease ends before, and a successor does the work as well. */
+  /** Ends the lease of a record just before it is first completed, and has a successor do the work as well. */
   function takingOver({ keys }: Rules): (key: string) => Promise<void> {
     const [successor] = replicas;
     const seen = new Set<string>();

@@ -18,8 +18,8 @@ const [LOW, HIGH] = [100, 104];
 type Rewrite = Setting['rewrite'];
 
 /**
- * What two owners, x and then y, were told when commands came in one certain order. Nothing is left to chance: schemes that are
- * too weak for the order repeat a token each time.
+ * What two owners, x and then y, were told when commands came in one certain order. Nothing is left to chance: schemes
+ * that are too weak for the order repeat a token each time.
  */
 class DirectedHistory {
   readonly history: Acquired[] = [];
@@ -81,9 +81,8 @@ class DirectedHistory {
 }
 
 /**
- * Both owners are granted the key by servers that are behind, and each by another one that is not: their tokens are the same
- * unless what they write back is kept from each other. The command of x by which it would write back comes late, when the key
- * is y's there.
+ * Both owners are granted the key by servers that are behind, and each by another one that is not: their tokens are the
+ * same, unless servers refuse what x writes back. That comes late, when they have given the key to y.
  */
 export async function lateRaises(servers: readonly Redis[], rewrite?: Rewrite): Promise<Acquired[]> {
   const majority = (servers.length + 1) / 2;

@@ -2,7 +2,7 @@ import { setImmediate as turn } from 'node:timers/promises';
 
 import type { Adversary, Command } from './adversary.js';
 
-/** Servers answer in their own time, also while the clocks of a test stand still: taken before fakes are put in its place. */
+/** The real clock, taken before a test puts a fake in its place: servers answer in real time. */
 const nowMs = performance.now.bind(performance);
 const LONGEST_WAIT_MS = 60_000;
 

@@ -73,7 +73,7 @@ describeWithServers(['redis'], 'tokens of Redlock under a timeless adversary', (
       expect(faultsOf(history)).toEqual([]);
     });
 
-    // By chance only one run in ten shows it, and of the last scheme one in seventy: so the order is not left to chance.
+    // Of random runs one in ten would show it, and of those with the last scheme one in seventy.
     it.each(naive)('do so with $scheme, in that order (positive control)', async ({ rewrite }) => {
       const history = await lateRaises(raw, rewrite);
       expect(faultsOf(history)).toEqual([`duplicate ${history[0]?.token}`]);

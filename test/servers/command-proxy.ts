@@ -10,7 +10,7 @@ export interface CommandProxy {
   readonly commands: readonly string[];
   /** The command at this place in {@link commands} is carried out, and its answer never arrives: the connection breaks. */
   loseAnswer(place: number): void;
-  /** The command at this place does not arrive before it is let go, by what this gives; also when nobody waits for it any more. */
+  /** The command at this place arrives when the returned function is called, also when nobody waits for it any more. */
   hold(place: number): () => void;
   /** Resolves when all commands that came by have arrived, and been answered or broken off. */
   passed(): Promise<void>;

@@ -8,9 +8,9 @@ const SHARES = 16;
 const given = new Set<number>();
 
 /**
- * A loopback port that nobody listens on, below the range that systems take the ports of outgoing connections from: a server
- * that is down for a moment must find its port free when it comes back. Nobody else in this test run is given it, so that it is
- * still free when it is used.
+ * A loopback port that nobody listens on, below the range that systems take the ports of outgoing connections from: a
+ * server that is down for a moment must find its port free when it comes back. Nobody else in this test run is given
+ * it, so it is still free when it is used.
  */
 export async function freePort(): Promise<number> {
   const share = Number(process.env['JEST_WORKER_ID'] ?? 0) % SHARES;

@@ -2,7 +2,7 @@ import { describeWithServers } from './describe-with-servers.js';
 import { startMariaDb } from './mariadb-server.js';
 import { startMySql } from './mysql-server.js';
 
-/** One dialect and one protocol, but each has answers, locks and refusals of its own. `kind` is its type in TypeORM, too. */
+/** One dialect and one protocol; answers, locks and refusals of their own. `kind` is also the type in TypeORM. */
 export const mySqlKin = [
   { kind: 'mariadb', name: 'MariaDB', start: startMariaDb },
   { kind: 'mysql', name: 'MySQL', start: startMySql },

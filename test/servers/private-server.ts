@@ -162,13 +162,13 @@ class PrivateServer implements TestServer, Place {
     if (code !== 0) throw new Error(`${program} ended with ${String(code)}:\n${this.#log()}`);
   }
 
-  /** Nothing of ours leaks in: a PGDATA or PGPORT of the machine must not lead to its own server. */
   #spawn(program: string, args: readonly string[], stdin: 'ignore' | 'pipe' = 'ignore'): ChildProcess {
     const log = openSync(this.#logFile, 'a');
     const { file, before, environment } = launch(this.binaries, program);
     const child = spawn(file, [...before, ...args], {
       ...this.recipe.identity,
       cwd: this.folder,
+      // Nothing of ours leaks in: a PGDATA or PGPORT of the machine must not lead to its own server.
       env: { PATH: process.env['PATH'], HOME: this.folder, LC_ALL: 'C', TZ: 'UTC', ...environment },
       detached: true, // Ctrl-C at the terminal is for the tests; the servers follow
       stdio: [stdin, log, log],

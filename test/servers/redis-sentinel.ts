@@ -23,7 +23,7 @@ export interface RedisSentinel {
 
 const NAME = 'billing';
 const SENTINELS = 3;
-/** How long a server may be silent before the sentinels vote about it: longer than a busy machine makes it wait for its turn. */
+/** How long a server may be silent before the sentinels vote about it: longer than a busy machine holds it up. */
 const DOWN_AFTER_MS = 2_000;
 const QUICK_SYNC = ['--repl-diskless-sync-delay', '0', '--repl-ping-replica-period', '1'];
 

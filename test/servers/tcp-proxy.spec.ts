@@ -60,7 +60,7 @@ describe('startProxy', () => {
     return String((await answer)[0]);
   }
 
-  /** The echo has had it, and its answer has come back to the proxy: it is under way for less than one to somebody else. */
+  /** Resolves when the proxy has had the answer to `text`: one that another client asked for later has arrived. */
   async function echoed(text: string): Promise<void> {
     while (echo.received.at(-1) !== text) await new Promise(setImmediate);
     const other = connect(echo.port, '127.0.0.1');

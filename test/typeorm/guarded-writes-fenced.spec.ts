@@ -105,7 +105,7 @@ describeOnEachDatabase('A statement of fenced(repository)', (start, dialect) => 
 
   it('is refused as a whole when its criteria reach a row of another lock', async () => {
     const all = { status: 'READY' };
-    // Without them, MariaDB would refuse to delete the first invoice, and never come to the second.
+    // With lines, MySQL and MariaDB would refuse to delete the first invoice, and never come to the second.
     await unfenced('no lines', () => owner.repository(InvoiceLine).clear());
     await expectRefused('FENCED_OUT', () => lease.run(() => invoices().delete(all)));
     await expectRefused('FENCED_OUT', () => lease.run(() => invoices().delete([id, `${id}-b`])));
@@ -191,7 +191,7 @@ describeOnEachDatabase('A statement of fenced(repository)', (start, dialect) => 
     );
     const upsert = (row: Partial<Product>) => products().upsert(row, ['sku']);
     await owner.locks.withLock('product:1', async () => {
-      // MariaDB takes any unique key, so here it finds row 1, which may not get the sku of row 2.
+      // MySQL and MariaDB take any unique key, so here they find row 1, which may not get the sku of row 2.
       const code = dialect === 'mysql' ? 'ER_DUP_ENTRY' : 'FENCED_OUT';
       await expectRefused(code, () => upsert({ id: 1, sku: 'b', stock: 5 }));
       await expectRefused('UNFENCED_WRITE', () => upsert({ id: 2, sku: 'a', stock: 5 }));

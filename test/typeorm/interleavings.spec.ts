@@ -104,7 +104,7 @@ describeOnEachDatabase('Two owners of one lock', (start, dialect) => {
     first.dataSource.subscribers.push({ beforeQuery: ({ query }) => void sent.push(query) });
     const invoice = await read(first);
     const late = first.locks.withLock(`invoice:${id}`, { ttlMs: 60_000 }, async (lease) => {
-      // Shortened here and not from the start: to take it may take longer than that. And if this does, it is lost already.
+      // Shortened only now, since to take it may last longer. Where even this does, the lease is lost already.
       await lease.extend(150).catch(() => undefined);
       const wakesAtMs = performance.now() + 3 * 150;
       while (performance.now() < wakesAtMs); // as SIGSTOP does: no timer fires, no renewal is sent

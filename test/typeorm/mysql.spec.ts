@@ -271,7 +271,7 @@ describeOnMySqlDatabases('Guards in the dialect of MySQL', (start, _dialect, ser
         );
       });
 
-      it('later statements commit one by one by themselves, though they stand in a transaction', async () => {
+      it('later statements commit one by one, though they stand in a transaction', async () => {
         const plain = await owners.add({ plain: true });
         const half = plain.dataSource.transaction(async (manager) => {
           await deadlocked(manager);

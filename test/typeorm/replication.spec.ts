@@ -98,7 +98,7 @@ describeWithServers(['postgres'], 'A DataSource with a primary and a replica', (
   });
 });
 
-/** From now on the log of the server has every statement, whoever sends it. The server heeds a new setting when it gets to it. */
+/** From now on the log of the server has every statement, whoever sends it. A new setting is heeded after a moment. */
 async function logStatements(server: PostgresServer): Promise<void> {
   await say(server, `ALTER SYSTEM SET log_statement = 'all'`);
   await say(server, 'SELECT pg_reload_conf()');

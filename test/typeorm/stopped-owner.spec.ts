@@ -29,8 +29,9 @@ const SENDING: Stop = { stopsAt: 'sending', guarded: true, ttlMs: 5_000 };
 const UNGUARDED: Stop = { ...SENDING, guarded: false };
 
 describeOnEachDatabase('A process that was stopped for three ttls and goes on', (start, dialect) => {
-  // On SQLite a process that is stopped between BEGIN and COMMIT keeps all others out of the file, and on MariaDB these
-  // many open transactions wait for each other's gap locks. guarded-writes-races.spec.ts has late statements on all three.
+  // On SQLite a process that is stopped between BEGIN and COMMIT keeps all others out of the file, and on MariaDB and
+  // MySQL these many open transactions wait for each other's gap locks. guarded-writes-races.spec.ts has late
+  // statements on all of them.
   const stops = dialect === 'postgres' ? [HOLDING, SENDING, UNGUARDED] : [HOLDING];
   const witnessed = new Map<Stop, Witnessed>();
 

@@ -4,7 +4,7 @@ import type { DataSource } from 'typeorm';
 
 import type { TestDatabase } from './databases.js';
 
-/** Counts the sessions that wait for a lock; null where only one transaction can be open, and nobody waits in the database. */
+/** Counts the sessions that wait for a lock; null where one transaction can be open: nobody waits in the database. */
 const WAITING: Readonly<Record<TestDatabase['dialect'], string | null>> = {
   sqlite: null,
   postgres: 'SELECT count(DISTINCT pid) AS waiting FROM pg_locks WHERE NOT granted',
@@ -27,7 +27,7 @@ export function waitingSessionsOf(
   };
 }
 
-/** Resolves once `count` sessions wait for others; on SQLite, once whoever wants to write has been told that it cannot. */
+/** Resolves once `count` sessions wait for others; on SQLite, once a writer has been told that it cannot write. */
 export async function untilSessionsWait(
   dialect: TestDatabase['dialect'],
   source: DataSource,

@@ -30,8 +30,8 @@ export class LockHttpException extends HttpException {
 /**
  * For catch-all filters: `const exception = toHttpException(error) ?? error`.
  *
- * Busy is 423, a store that does not answer 503, both with `Retry-After` when nothing was done. Whenever it is unknown what
- * the work did, the status is 503 and never 4xx, which payment clients read as "not executed".
+ * Busy is 423, a store that does not answer 503, both with `Retry-After` when nothing was done. Whenever it is unknown
+ * what the work did, the status is 503 and never 4xx, which payment clients read as "not executed".
  *
  * @returns undefined for anything but an error of a lock
  */

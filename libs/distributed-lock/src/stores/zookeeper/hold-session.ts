@@ -116,8 +116,9 @@ const FIRST_PATIENCE_MS = 500;
  * Does again what is the same when it is done twice: a kept connection may have broken long ago, and somebody else may use
  * the session, which ends it.
  *
- * Silence counts as broken. Of two connections that come into a session at once the server may forget one without closing
- * it; when the session has ended, it drops what arrives there and says nothing (`ZooKeeperServer.submitRequestNow`).
+ * Silence counts as broken. Of two connections that come into a session at once the server may forget one without
+ * closing it; when the session has ended, it drops what arrives there and says nothing
+ * (`ZooKeeperServer.submitRequestNow`).
  */
 export async function again<T>(signal: AbortSignal, step: (signal: AbortSignal) => Promise<T>): Promise<T> {
   for (let tries = 1; ; tries += 1) {

@@ -86,7 +86,7 @@ export const serviceCases: readonly ConformanceCase[] = [
               await step(() => harness.evict(key));
               const endsAtMs = performance.now() + 2 * ttlMs;
               while (!signal.aborted && performance.now() < endsAtMs) {
-                await step(() => renewOne(other, claimOn(key))); // a stranger's: nothing but a measure of what one takes
+                await step(() => renewOne(other, claimOn(key))); // a stranger's, which measures what one takes
                 await step(() => pause(ttlMs / 100));
               }
               toldInside = signal.aborted;
@@ -148,8 +148,8 @@ export const serviceCases: readonly ConformanceCase[] = [
 type Step = <T>(work: () => Promise<T>) => Promise<T>;
 
 /**
- * A lease that was lost while a single step took longer than its renewals may says nothing of the store: it is tried again with a
- * longer ttl, until no step takes so long.
+ * A case that fails says nothing of the store if one of its steps took longer than a renewal may: it is tried again
+ * with a longer ttl, until no step takes so long.
  */
 async function withKeepableTtl(
   store: LockStore,

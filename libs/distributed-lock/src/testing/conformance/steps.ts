@@ -4,15 +4,15 @@ import { randomBytes } from 'node:crypto';
 import type { Busy, Claim, Grant, LockStore } from '../../core/index.js';
 import type { LockStoreHarness } from './conformance-case.js';
 
-/** Far longer than any case runs, and no longer than any place keeps a lease: what is taken for this long is taken throughout. */
+/** Longer than any case runs, and no longer than any place keeps a lease: what is taken for it is taken throughout. */
 export const LONG_MS = 120_000;
 /** How long a case listens for one answer. */
 export const PATIENCE_MS = 30_000;
-/** By how much a place may be late in noticing what is due. What the machine adds is measured: see {@link takeWithin}. */
+/** How late a place may notice what is due. What the machine adds is measured: see {@link takeWithin}. */
 export const SLACK_MS = 1_000;
-/** Who is told that a key is taken has not waited for its holder, who keeps it for much longer. */
+/** An answer within this time has not waited for the holder of the key, who keeps it for much longer. */
 export const AT_ONCE_MS = 6_000;
-/** Steps that a place may need to do what is due, each as slow as the slowest of those that it is asked for meanwhile. */
+/** Steps that a place may need to do what is due, each as slow as the slowest that it is asked for meanwhile. */
 const STEPS_BEHIND = 3;
 
 export function newKey(): string {
@@ -92,8 +92,8 @@ export async function renewOne(store: LockStore, claim: Claim): Promise<string |
 }
 
 /**
- * Keeps asking for the key until it is granted. Fails when it is still taken for a try that began more than `limitMs` later, and
- * as much later again as a few of the slowest tries took: so a slow machine has more time, and a store that forgets no more.
+ * Keeps asking for the key until it is granted. The last try may begin `limitMs` from now, and later by what a few of
+ * the slowest tries take: that gives more time to a slow machine, and not to a store that never frees the key.
  */
 export async function takeWithin(
   store: LockStore,

@@ -19,9 +19,9 @@ export const LONG_MS = 600_000;
 export const SHORT_MS = 400;
 /** How long a case listens for one answer. */
 export const PATIENCE_MS = 30_000;
-/** By how much a store may be late in noticing what is due. What the machine adds is measured: see {@link takeWithin}. */
+/** How late a store may notice what is due. What the machine adds is measured: see {@link takeWithin}. */
 export const SLACK_MS = 1_500;
-/** Steps that a store may need to do what is due, each as slow as the slowest of those that it is asked for meanwhile. */
+/** Steps that a store may need to do what is due, each as slow as the slowest that it is asked for meanwhile. */
 const STEPS_BEHIND = 3;
 
 /** As the service makes them. */
@@ -78,8 +78,8 @@ export async function take(store: IdempotencyStore, claim: RecordClaim): Promise
 }
 
 /**
- * Keeps asking until the record can be claimed. Fails when it cannot for a claim that began more than `limitMs` later, and as much
- * later again as a few of the slowest claims took: so a slow machine has more time, and a store that forgets no more.
+ * Keeps asking until the record can be claimed. The last claim may begin `limitMs` from now, and later by what a few of
+ * the slowest claims take: that gives more time to a slow machine, and not to a store that never frees the record.
  */
 export async function takeWithin(
   store: IdempotencyStore,

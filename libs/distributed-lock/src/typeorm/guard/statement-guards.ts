@@ -79,7 +79,7 @@ export class StatementGuards {
     return ` WHERE (${criteria}) AND CASE WHEN (${criteria}) THEN ${guard} END`;
   }
 
-  /** Before all other columns: MariaDB shows later ones what earlier ones were set to. */
+  /** Before all other columns: MySQL and MariaDB show later ones what earlier ones were set to. */
   #guardUpdate(sql: string, entity: FencedEntity): string {
     const proofs = this.#proofs(entity);
     if (proofs.length === 0) return sql;

@@ -9,7 +9,10 @@ const SHORTEST_SECONDS = 1;
 
 type HardlyWaiting = <T>(session: Session, work: (prefix: string) => Promise<T>) => Promise<T>;
 
-/** Has statements with the prefix wait for no other transaction; on MySQL for a second, which takes two more statements. */
+/**
+ * Has the statements of `work`, each behind the prefix that it is given, wait for no other transaction; on MySQL for a
+ * second at most, which takes two more statements.
+ */
 export function hardlyWaiting(): HardlyWaiting {
   let onMariaDb: boolean | undefined; // one store is on one server
   return async (session, work) => {

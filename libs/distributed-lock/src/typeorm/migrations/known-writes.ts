@@ -49,22 +49,22 @@ function attachMark(dataSource: DataSource): void {
 /** On a line of its own, in case the statement ends in a comment. */
 const markStatement: SendKnown = (_runner, sql, send) => send(`${sql}\n${STATEMENT_MARK}`);
 
-/** Triggers of MariaDB see variables of the connection, which a pool keeps: one statement in its whole life. */
+/** Triggers of MySQL and MariaDB see variables of the connection, which a pool keeps: one statement in its life. */
 function markConnection(): SendKnown {
   const marked = new WeakSet<object>();
   return async (runner, sql, send) => {
-    const connection = (await runner.connect()) as MariaDbConnection;
+    const connection = (await runner.connect()) as MySqlConnection;
     if (!marked.has(connection)) await queryOn(connection, `SET @${CONNECTION_MARK} = 1`);
     marked.add(connection);
     return send(sql);
   };
 }
 
-interface MariaDbConnection {
+interface MySqlConnection {
   query(sql: string, done: (error: Error | null) => void): unknown;
 }
 
-function queryOn(connection: MariaDbConnection, sql: string): Promise<void> {
+function queryOn(connection: MySqlConnection, sql: string): Promise<void> {
   return new Promise((resolve, reject) => {
     connection.query(sql, (error) => (error ? reject(error) : resolve()));
   });

@@ -6,7 +6,7 @@ import { LockConfigInvalidError } from '../../core/index.js';
 import type { Dialect } from '../sql/index.js';
 
 const NAME = /^[\p{L}_][\p{L}\p{N}_$-]*$/u;
-/** PostgreSQL cuts longer names off, and MariaDB refuses them. */
+/** PostgreSQL cuts longer names off, and MySQL and MariaDB refuse them. */
 const LONGEST_NAME_BYTES = 63;
 const DIGEST_CHARACTERS = 16;
 const QUOTE: Readonly<Record<Dialect, string>> = { postgres: '"', sqlite: '"', mysql: '`' };

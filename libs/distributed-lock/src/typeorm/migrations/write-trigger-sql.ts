@@ -69,7 +69,7 @@ const sqlite: WriteTriggerBuilder = (table, primaryKey) => {
   };
 };
 
-/** The mark is a variable of the connection. A trigger of MariaDB watches one kind of statement. */
+/** The mark is a variable of the connection. A trigger of MySQL and MariaDB watches one kind of statement. */
 const mysql: WriteTriggerBuilder = (table) => {
   const trigger = (verb: string): string =>
     table.beside(derivedName(`lock_guard_${verb.toLowerCase()}`, table.name));

@@ -41,11 +41,11 @@ const LOCKS: Readonly<Record<Dialect, AdvisoryLock>> = {
  * out who does not. It takes a connection of the pool, also while it waits, and it is not re-entrant.
  *
  * PostgreSQL: `pg_advisory_xact_lock` on 64 bits of a digest of the key, also behind a pooler that deals in transactions.
- * MariaDB: `GET_LOCK` on the connection of the transaction; refused on Galera, where each node has its own.
+ * MySQL and MariaDB: `GET_LOCK` on the connection of the transaction; refused on Galera, where each node has its own.
  *
  * @throws {LockTimeoutError} the key or the pool was busy for `timeoutMs`; `work` did not run
  * @throws {LockInsideTransactionError} a transaction is open here, whose snapshot may be older; `work` did not run
- * @throws {LeaseLostError} MariaDB: the lock was gone before the commit; all was rolled back
+ * @throws {LeaseLostError} MySQL and MariaDB: the lock was gone before the commit; all was rolled back
  * @throws {LockConfigInvalidError} the database is SQLite or Galera, or it is not clear which DataSource is meant
  */
 export async function withAdvisoryLock<T>(

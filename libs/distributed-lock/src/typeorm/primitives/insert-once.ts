@@ -19,7 +19,7 @@ export interface InsertedOnce<E> {
 
 type Attempt<E extends ObjectLiteral> = { readonly timeoutMs: number; readonly where: FindOptionsWhere<E> };
 
-/** PostgreSQL, MariaDB, SQLite. */
+/** PostgreSQL; MySQL and MariaDB; SQLite. */
 const DUPLICATE = /^(?:23505|ER_DUP_ENTRY|SQLITE_CONSTRAINT_(?:UNIQUE|PRIMARYKEY|ROWID))$/;
 /** Where a plain read inside a transaction may show less than a write meets. */
 const OLD_SNAPSHOTS: ReadonlySet<string> = new Set(['mysql']);
@@ -72,7 +72,7 @@ function insert<E extends ObjectLiteral>(
   });
 }
 
-/** From the primary, as a write would find it; a snapshot of MariaDB may be older than what was in the way. */
+/** From the primary, as a write would find it; a snapshot of MySQL or MariaDB may be older than what was in the way. */
 function whatIsThere<E extends ObjectLiteral>(
   repository: Repository<E>,
   { timeoutMs, where }: Attempt<E>,

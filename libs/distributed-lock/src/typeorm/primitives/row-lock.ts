@@ -24,7 +24,7 @@ export interface RowLockOptions extends TimeoutOption, DataSourceChoice {
   readonly onBusy?: 'throw' | 'skip';
   /**
    * On PostgreSQL: `no-key-update` (default) lets others insert rows that refer to this one; `update` does not, and is for
-   * work that deletes the row or changes its key. MariaDB knows only the latter.
+   * work that deletes the row or changes its key. MySQL and MariaDB know only the latter.
    */
   readonly mode?: 'no-key-update' | 'update';
 }
