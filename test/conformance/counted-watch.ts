@@ -1,7 +1,7 @@
 import type { LockStore } from 'nestjs-distributed-lock';
 
 /** What a waiter hears of the releases of a key, and how often it was woken. */
-export interface CountedWatch {
+interface CountedWatch {
   readonly hears: boolean;
   readonly wakes: number;
   stop(): void;

@@ -4,7 +4,7 @@ import { Redis } from 'ioredis';
 import { LockService, type LockEvent, type LockStore } from 'nestjs-distributed-lock';
 import { redlockStore } from 'nestjs-distributed-lock/redis';
 
-import { until } from '../servers/eventually.js';
+import { eventually, until } from '../servers/eventually.js';
 import {
   describeWithServers,
   startProxy,
@@ -12,7 +12,6 @@ import {
   type RedisServer,
   type TcpProxy,
 } from '../servers/index.js';
-import { eventually } from '../servers/eventually.js';
 import { faultsOf, type Acquired } from './history.js';
 import { PATIENT_CLOCK, WatchedEars } from './watched-ears.js';
 
@@ -205,8 +204,7 @@ describeWithServers(['redis'], 'Redlock on 5 servers, each behind its own networ
     return proxies.map(({ port }) => `redis://127.0.0.1:${port}`);
   }
 
-  /** Who has the key, by the word of each server. */
-  /** On each server. */
+  /** By the word of each server; null: by nobody. */
   async function isOwnedBy(ownerId: string | null): Promise<boolean> {
     const owners = await Promise.all(raw.map((client) => client.get(ownerKey(key))));
     return owners.every((owner) => owner === ownerId);

@@ -1,37 +1,26 @@
-import { join } from 'node:path';
-
 import { LockService } from 'nestjs-distributed-lock';
 
 import { storeAt } from '../conformance/store-at.js';
-import type { HolderAnswer, HolderOrder } from '../conformance/holder-process.js';
+import { expectLossLearned, startHolder, type Holder } from '../conformance/holder.js';
 import { succeed } from '../conformance/succession.js';
-import {
-  describeWithServers,
-  startRedis,
-  startStopping,
-  type RedisServer,
-  type StoppingProcess,
-} from '../servers/index.js';
+import { describeWithServers, startRedis, type RedisServer } from '../servers/index.js';
 
 const TTL_MS = 2_000;
-const SCRIPT = join(__dirname, '..', 'conformance', 'holder-process.ts');
 
 describeWithServers(['redis'], 'a process that holds a lock on Redlock and gets into trouble', () => {
   let servers: RedisServer[];
   let successor: LockService;
-  let holder: StoppingProcess<HolderAnswer>;
+  let place: string;
+  let holder: Holder;
 
   beforeAll(async () => {
     servers = await Promise.all([startRedis(), startRedis(), startRedis()]);
-    const place = `redlock:${servers.map(({ url }) => url).join(',')}`;
+    place = `redlock:${servers.map(({ url }) => url).join(',')}`;
     successor = new LockService({ stores: { default: storeAt({ place }) } });
     await successor.open();
     await servers[2]?.kill(); // all of it has to work without one of the servers
-    const order: HolderOrder = { place, key: 'k', ttlMs: TTL_MS };
-    startHolder = () => startStopping<HolderAnswer>(SCRIPT, order);
   });
-  let startHolder: () => StoppingProcess<HolderAnswer>;
-  beforeEach(() => (holder = startHolder()));
+  beforeEach(() => void (holder = startHolder({ place, key: 'k', ttlMs: TTL_MS })));
   afterEach(() => holder.kill());
   afterAll(async () => {
     await successor.close(0);
@@ -47,10 +36,6 @@ describeWithServers(['redis'], 'a process that holds a lock on Redlock and gets 
   it('by a stop beyond its ttl learns of its loss at the first read, before it calls anybody (C003)', async () => {
     await holder.stopped();
     const next = await successor.acquire('k', { waitMs: 60_000 });
-    const answer = await holder.answer();
-    expect(answer).toMatchObject({ firstRead: 'LEASE_LOST', section: 'LEASE_LOST' });
-    expect(next.token).toBeGreaterThan(answer.token);
-    next.assertHeld();
-    expect(await next.release()).toBe('released');
+    await expectLossLearned(holder, next);
   });
 });

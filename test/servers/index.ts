@@ -7,7 +7,7 @@ export {
 } from './consul-server.js';
 export { describeWithServers } from './describe-with-servers.js';
 export { startEtcd, startEtcdCluster, type EtcdServer } from './etcd-server.js';
-export { startMariaDb, type MariaDbServer } from './mariadb-server.js';
+export { startMariaDb } from './mariadb-server.js';
 export { startMySql } from './mysql-server.js';
 export { describeOnMySqlKin, mySqlKin, type MySqlKin } from './mysql-kin.js';
 export { startPostgres, type PostgresServer } from './postgres-server.js';

@@ -4,8 +4,6 @@ import { createConnection } from 'mysql2/promise';
 import { startServer, type Identity, type Place, type TestServer } from './private-server.js';
 import { unprivileged } from './unprivileged.js';
 
-export type MariaDbServer = TestServer;
-
 const DATABASE = 'app';
 
 /** Speed, at the price of losing data when the machine (not the server) crashes. Otherwise the server's own defaults. */
@@ -24,7 +22,7 @@ const SETTINGS = {
 const SYSTEM_TABLES = ['mysql_system_tables.sql', 'mysql_system_tables_data.sql'];
 
 /** A MariaDB server of your own, user `root` without a password, database `app`; `stop()` it when done. */
-export function startMariaDb(): Promise<MariaDbServer> {
+export function startMariaDb(): Promise<TestServer> {
   const identity = unprivileged('mysql');
   return startServer({
     kind: 'mariadb',

@@ -12,9 +12,9 @@ import {
   startPostgres,
   startRedis,
   startZooKeeper,
-  type MariaDbServer,
   type PostgresServer,
   type RedisServer,
+  type TestServer,
 } from './index.js';
 import { anyRuns, descendants } from './process-tree.mjs';
 
@@ -43,7 +43,7 @@ async function withClient<T>(server: PostgresServer, work: (client: Client) => P
   }
 }
 
-async function onMySql(server: MariaDbServer, ...statements: string[]): Promise<unknown> {
+async function onMySql(server: TestServer, ...statements: string[]): Promise<unknown> {
   const connection = await createConnection(server.url);
   try {
     let rows: unknown;

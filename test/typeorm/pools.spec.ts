@@ -1,3 +1,5 @@
+import { setTimeout as pause } from 'node:timers/promises';
+
 import type { EntityManager, QueryRunner } from 'typeorm';
 
 import { fencedTransaction, unfenced, type GuardOptions } from 'nestjs-distributed-lock/typeorm';
@@ -8,7 +10,6 @@ import { empty, Owners, seed, withOwners, type Owner } from './owners.js';
 import { promised } from './promised.js';
 
 const rawBegin = (runner: QueryRunner): Promise<unknown> => runner.query('BEGIN');
-const pause = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
 const TICKS = 10;
 
 describeOnEachDatabase('Twenty locked calls with transactions at once', (start, dialect) => {
@@ -146,13 +147,13 @@ describeOnEachDatabase('The one connection that SQLite has', (start, dialect) =>
         }),
       );
       await written.kept;
-      let waited = true;
+      let waits = true;
       const waiting = unfenced('a write that has to wait', () =>
         waiter.repository(Invoice).update({ id: '2' }, { paid: 2 }),
-      ).finally(() => (waited = false));
+      ).finally(() => (waits = false));
       // Timers fire while it waits; if they did not, the writer could not end, and the wait would be in vain.
       for (let tick = 0; tick < TICKS; tick += 1) await pause(10);
-      expect(waited).toBe(true);
+      expect(waits).toBe(true);
       ticked.keep();
       await Promise.all([held, waiting]);
       expect(

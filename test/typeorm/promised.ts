@@ -1,5 +1,5 @@
-/** A moment that one part of a test waits for and another one brings about: where a pause would only hope for it. */
-export interface Promised {
+/** A moment that one part of a test waits for and another one brings about, where a pause would only hope for it. */
+interface Promised {
   readonly kept: Promise<void>;
   keep(): void;
 }
