@@ -20,7 +20,7 @@ const KEY = 'k';
 export const FEWEST_ACQUIRED = 6;
 export const FEWEST_WIPED = 2;
 
-export interface AmnesiaOutcome {
+interface AmnesiaOutcome {
   readonly seed: number;
   readonly acquired: number;
   /** How often a server lost its data while the others all voted. */

@@ -16,7 +16,7 @@ const PATIENCE_MS = 4_000;
 const ROUND_MS = 1;
 const KEY = 'k';
 
-export interface Outcome {
+interface Outcome {
   readonly seed: number;
   readonly acquired: number;
   readonly faults: readonly string[];
