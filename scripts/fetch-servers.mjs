@@ -1,7 +1,6 @@
 // Fetches the servers that the tests need and the machine lacks, on Debian and its descendants, into a private folder:
 // packages are downloaded and unpacked, nothing is installed, and neither apt's nor dpkg's state is touched.
-import { spawnSync } from 'node:child_process';
-import { existsSync, mkdirSync, mkdtempSync, readdirSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, renameSync, rmSync } from 'node:fs';
 import { delimiter, join } from 'node:path';
 import {
   adviceFor,
@@ -15,20 +14,11 @@ import {
   SERVER_KINDS,
 } from '../test/servers/binaries.mjs';
 import { cacheFolder } from '../test/servers/cache-folder.mjs';
+import { privateApt } from './private-apt.mjs';
+import { run } from './run.mjs';
 
 /** @typedef {import('../test/servers/binaries.mjs').ServerKind} ServerKind */
-
-const COMMAND_LIMIT_MS = 300_000;
-
-/** PostgreSQL loads these only to compile queries, which the tests switch off, or to run Perl; they are its largest part. */
-const NOT_NEEDED = /^lib(llvm|z3|perl)|-perl$/;
-
-const ONLY_NEEDED = ['recommends', 'suggests', 'conflicts', 'breaks', 'replaces', 'enhances'].map(
-  (kind) => `--no-${kind}`,
-);
-
-/** The keys of all releases of Debian that are still kept, where its package of keys puts them. */
-const DEBIAN_KEYS = '/usr/share/keyrings/debian-archive-keyring.gpg';
+/** @typedef {import('./private-apt.mjs').Apt} Apt */
 
 /**
  * @param {(line: string) => void} say
@@ -102,8 +92,18 @@ function fetch(kind, apt, workshop) {
   const unpacked = join(workshop, kind);
   for (const file of readdirSync(downloads)) run('dpkg', ['-x', join(downloads, file), unpacked]);
   publish(unpacked, join(cacheFolder(), kind));
+  try {
+    tryOut(kind);
+  } catch (error) {
+    rmSync(join(cacheFolder(), kind), { recursive: true });
+    throw error;
+  }
+}
+
+/** @param {ServerKind} kind */
+function tryOut(kind) {
   const found = locate(kind);
-  if (!found) throw new Error(`the packages ${packages.join(', ')} do not hold the programs of ${kind}`);
+  if (!found) throw new Error(`its packages, ${packagesOf(kind).join(', ')}, do not hold its programs`);
   for (const program of programsOf(kind)) {
     const { file, before, environment } = launch(found, program);
     run(file, [...before, '--version'], environment);
@@ -127,119 +127,6 @@ function librariesFor(kind, packages, apt) {
 function publish(unpacked, target) {
   rmSync(target, { recursive: true, force: true });
   renameSync(unpacked, target);
-}
-
-/**
- * @typedef {object} Apt
- * @property {(name: string) => boolean} has
- * @property {(suite: string) => string} debianSources what to write into the list of sources for another suite of Debian
- * @property {(name: string) => string[]} versioned the packages behind a name that only stands for the present version
- * @property {(packages: readonly string[]) => string[]} missingLibraries
- * @property {(packages: readonly string[]) => string[]} allLibraries down to the C library, whatever the machine has
- * @property {(packages: readonly string[], folder: string) => void} download
- */
-
-/**
- * apt with lists and caches of its own. It reads the machine's sources, unless it is given others, and the list of what is
- * installed.
- *
- * @param {string} workshop
- * @param {string} [sources]
- * @returns {Apt}
- */
-function privateApt(workshop, sources) {
-  const config = join(workshop, 'apt.conf');
-  for (const folder of ['lists/partial', 'cache/archives/partial']) {
-    mkdirSync(join(workshop, folder), { recursive: true });
-  }
-  writeFileSync(config, configuration(workshop, sources));
-  /** @param {string} program @param {readonly string[]} args @param {string} [cwd] */
-  const apt = (program, args, cwd) => run(program, ['-c', config, ...args], { LC_ALL: 'C' }, cwd);
-  apt('apt-get', ['update', '-qq']);
-  return {
-    has: (name) => /^ {2}Candidate: (?!\(none\))/m.test(apt('apt-cache', ['policy', name])),
-    debianSources: (suite) => {
-      const format = '$(ORIGIN)|$(REPO_URI)|$(COMPONENT)';
-      const filter = ['indextargets', '--format', format, 'Created-By: Packages'];
-      return sourcesOf(apt('apt-get', filter), suite);
-    },
-    versioned: (name) => {
-      const answer = apt('apt-cache', ['depends', '--important', name]);
-      const behind = [...answer.matchAll(new RegExp(`Depends: (${name}-\\d+)$`, 'gm'))].map(
-        (match) => match[1] ?? '',
-      );
-      return behind.length > 0 ? behind : [name];
-    },
-    missingLibraries: (packages) => {
-      const answer = apt('apt-get', ['--simulate', '--no-install-recommends', 'install', ...packages]);
-      const fresh = [...answer.matchAll(/^Inst (\S+) \(/gm)].map((match) => match[1] ?? '');
-      return fresh.filter(
-        (name) => name.startsWith('lib') && !NOT_NEEDED.test(name) && !packages.includes(name),
-      );
-    },
-    allLibraries: (packages) => {
-      const answer = apt('apt-cache', ['depends', '--recurse', ...ONLY_NEEDED, ...packages]);
-      const names = answer.split('\n').filter((name) => /^(lib|zlib)/.test(name) && !NOT_NEEDED.test(name));
-      return [...new Set(names)];
-    },
-    download: (packages, folder) => void apt('apt-get', ['download', '-qq', ...packages], folder),
-  };
-}
-
-/**
- * The same mirrors, another suite, signed by Debian. Security updates come from archives with suites of other names.
- *
- * @param {string} targets
- * @param {string} suite
- */
-function sourcesOf(targets, suite) {
-  const rows = targets.split('\n').map((row) => row.split('|'));
-  const plain = rows.filter(([origin, uri = '', component]) => {
-    return origin === 'Debian' && component === 'main' && !uri.includes('security');
-  });
-  const signed = existsSync(DEBIAN_KEYS) ? `[signed-by=${DEBIAN_KEYS}] ` : '';
-  const lines = plain.map(([, uri]) => `deb ${signed}${uri} ${suite} main`);
-  if (lines.length > 0) return `${[...new Set(lines)].join('\n')}\n`;
-  throw new Error(`the machine's sources name no mirror of Debian that ${suite} could be taken from`);
-}
-
-/**
- * @param {string} workshop
- * @param {string} [sources]
- */
-function configuration(workshop, sources) {
-  const list = join(workshop, 'sources.list');
-  if (sources !== undefined) writeFileSync(list, sources);
-  return [
-    ...(sources === undefined ? [] : [`Dir::Etc::sourcelist "${list}";`, 'Dir::Etc::sourceparts "-";']),
-    `Dir::State::lists "${workshop}/lists";`,
-    `Dir::Cache "${workshop}/cache";`,
-    'Dir::Cache::pkgcache "pkgcache.bin";',
-    'Dir::Cache::srcpkgcache "srcpkgcache.bin";',
-    'APT::Sandbox::User "root";',
-    'Acquire::Languages "none";',
-    'Acquire::Retries "3";',
-    'Acquire::http::Timeout "20";',
-    'Acquire::https::Timeout "20";',
-    '#clear APT::Update::Pre-Invoke;',
-    '#clear APT::Update::Post-Invoke;',
-    '#clear APT::Update::Post-Invoke-Success;',
-    '',
-  ].join('\n');
-}
-
-/**
- * @param {string} program
- * @param {readonly string[]} args
- * @param {NodeJS.ProcessEnv} [environment]
- * @param {string} [cwd]
- */
-function run(program, args, environment = {}, cwd) {
-  const env = { ...process.env, ...environment };
-  const ended = spawnSync(program, args, { cwd, env, encoding: 'utf8', timeout: COMMAND_LIMIT_MS });
-  if (ended.error) throw ended.error;
-  if (ended.status === 0) return ended.stdout;
-  throw new Error(`${program} ${args.join(' ')} ended with ${ended.status}:\n${ended.stderr.trim()}`);
 }
 
 /** @param {string} program */

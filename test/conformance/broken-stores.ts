@@ -226,7 +226,7 @@ export const brokenStores: readonly BrokenStore[] = [
       ...bound(honest),
       tryAcquire: async (claim) => {
         const answer = await honest.tryAcquire(claim, LISTEN_MS);
-        if (answer.kind === 'busy') await pause(7_000);
+        if (answer.kind === 'busy') await pause(2_000);
         return answer;
       },
     }),

@@ -5,6 +5,7 @@ import { transactionManager, unfenced } from 'nestjs-distributed-lock/typeorm';
 
 import { describeOnEachDatabase } from '../typeorm/databases.js';
 import { elsewhere } from '../typeorm/owners.js';
+import { OWN_LIMITS_MS } from '../typeorm/waiting-sessions.js';
 import { codeOf, effect, TransactionalPlace, write, type Replica } from './transactional-place.js';
 
 const MODES: readonly Required<TransactionalOptions>['claim'][] = ['first', 'inside'];
@@ -12,9 +13,6 @@ const MODES: readonly Required<TransactionalOptions>['claim'][] = ['first', 'ins
 const ROUNDS = 40;
 /** Nobody is to give up because the machine is slow. */
 const LONG_WAIT_MS = 60_000;
-
-/** MySQL and MariaDB let a statement wait for others for 50 s. */
-const HALF_OF_A_SERVERS_PATIENCE_MS = 25_000;
 
 describeOnEachDatabase('a call with its record in its own transaction', (start, dialect) => {
   let place: TransactionalPlace;
@@ -127,7 +125,7 @@ describeOnEachDatabase('a call with its record in its own transaction', (start, 
         repeated = codeOf(call(0));
         if (dialect !== 'sqlite' || claim === 'first') {
           expect(await repeated).toBe('IDEMPOTENCY_IN_PROGRESS');
-          expect(performance.now() - askedAtMs).toBeLessThan(HALF_OF_A_SERVERS_PATIENCE_MS);
+          expect(performance.now() - askedAtMs).toBeLessThan(OWN_LIMITS_MS);
         }
         waiting = call(LONG_WAIT_MS);
         waiting.catch(() => undefined);

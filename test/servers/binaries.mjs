@@ -1,6 +1,6 @@
 // Where the servers' programs are. Plain JavaScript, because the fetch before the tests and the tests share it.
-import { existsSync, lstatSync, readdirSync } from 'node:fs';
-import { delimiter, join } from 'node:path';
+import { existsSync, readdirSync, realpathSync } from 'node:fs';
+import { basename, delimiter, join } from 'node:path';
 import { cacheFolder } from './cache-folder.mjs';
 
 /** @typedef {'redis' | 'postgres' | 'mariadb' | 'mysql' | 'etcd' | 'zookeeper' | 'consul'} ServerKind */
@@ -26,7 +26,7 @@ export const SERVER_KINDS = ['redis', 'postgres', 'mariadb', 'mysql', 'etcd', 'z
  * @property {readonly string[]} packages
  * @property {string} [otherSuite] of Debian, that has the packages where the machine's own has not
  * @property {boolean} [ownLibraries] the packages of the other suite need its libraries, too, down to the C library
- * @property {boolean} [unlinked] its program is a file of its own: a link of this name leads to another server
+ * @property {string} [imposter] the program of another server, to which a link of this name may lead
  * @property {string} advice
  */
 
@@ -55,7 +55,7 @@ const SERVERS = {
     packages: ['mysql-server-core'],
     otherSuite: 'sid',
     ownLibraries: true,
-    unlinked: true, // MariaDB calls its own server so as well
+    imposter: 'mariadbd',
     advice: 'no mysqld of MySQL was found: install MySQL 8.0 or later (Debian unstable: mysql-server-core)',
   },
   etcd: {
@@ -206,9 +206,9 @@ function loaderIn(libraries) {
  * @param {string} folder
  */
 function hasPrograms(kind, folder) {
-  const { programs, unlinked } = SERVERS[kind];
+  const { programs, imposter } = SERVERS[kind];
   const paths = programs.map((name) => join(folder, name));
-  return paths.every((path) => existsSync(path) && !(unlinked && lstatSync(path).isSymbolicLink()));
+  return paths.every((path) => existsSync(path) && basename(realpathSync(path)) !== imposter);
 }
 
 /** @param {string} folder */

@@ -4,6 +4,12 @@ import type { DataSource } from 'typeorm';
 
 import type { TestDatabase } from './databases.js';
 
+/**
+ * Nobody of ours waits for longer, on a busy machine either: our limits are 5 s at most. By themselves servers let everybody wait
+ * for 50 s (MariaDB, MySQL) or for ever (PostgreSQL).
+ */
+export const OWN_LIMITS_MS = 15_000;
+
 /** Counts the sessions that wait for a lock; null where one transaction can be open: nobody waits in the database. */
 const WAITING: Readonly<Record<TestDatabase['dialect'], string | null>> = {
   sqlite: null,

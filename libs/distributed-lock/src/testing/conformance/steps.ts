@@ -10,10 +10,8 @@ export const LONG_MS = 120_000;
 export const PATIENCE_MS = 30_000;
 /** How late a place may notice what is due. What the machine adds is measured: see {@link takeWithin}. */
 export const SLACK_MS = 1_000;
-/** An answer within this time has not waited for the holder of the key, who keeps it for much longer. */
-export const AT_ONCE_MS = 6_000;
 /** Steps that a place may need to do what is due, each as slow as the slowest that it is asked for meanwhile. */
-const STEPS_BEHIND = 3;
+export const STEPS_BEHIND = 3;
 
 export function newKey(): string {
   return `conformance:${randomBytes(8).toString('hex')}`;

@@ -11,9 +11,13 @@ export async function withMysqlLockLimit<T>(
   await connection.query(
     `SET @lock_wait_before = @@innodb_lock_wait_timeout, innodb_lock_wait_timeout = ${seconds}`,
   );
+  const before = (): Promise<unknown> => connection.query('SET innodb_lock_wait_timeout = @lock_wait_before');
   try {
-    return await statement();
-  } finally {
-    await connection.query('SET innodb_lock_wait_timeout = @lock_wait_before');
+    const answer = await statement();
+    await before();
+    return answer;
+  } catch (error) {
+    await before().catch(() => undefined); // on a broken connection, which goes with its limit: what broke it is told
+    throw error;
   }
 }
