@@ -1,4 +1,4 @@
-import { LockService, type LockStore } from 'nestjs-distributed-lock';
+import type { LockService, LockStore } from 'nestjs-distributed-lock';
 import { consulStore, type ConsulStoreOptions } from 'nestjs-distributed-lock/consul';
 
 import { eventually } from '../servers/eventually.js';
@@ -6,10 +6,9 @@ import { describeWithServers, startConsul, startConsulCluster, type ConsulServer
 import { expectTaken } from '../faults/expect-taken.js';
 import { claim, PATIENCE_MS } from './consul-place.js';
 import { countThroughRestart } from './counting.js';
-import { takenSoon } from './expect-soon.js';
 import { Opened } from './opened.js';
 import { SectionHistory } from './section-history.js';
-import { expectFreezeSurvived, loseData } from './server-trouble.js';
+import { expectFreezeSurvived, expectWokenAfterRestart, loseData } from './server-trouble.js';
 
 /** Longer than a test may take. */
 const LONG_TTL_MS = 200_000;
@@ -49,23 +48,16 @@ describeWithServers(['consul'], 'Consul in trouble', () => {
   it('keeps a lease over a restart that is shorter than it, and wakes who waits for it afterwards', async () => {
     const server = await started();
     const held = await serviceAt({ url: server.url }).acquire('k', { ttlMs: LONG_TTL_MS });
-    const listening = storeAt({ url: server.url });
-    const watch = listening.watch?.('k', () => undefined); // which its service shares
-    const service = new LockService({ stores: { default: listening } });
-    const waiting = service.acquire('k', { waitMs: 80_000 });
-    const hears = (yes: boolean): Promise<void> => eventually(() => expect(watch?.hears).toBe(yes));
-    await hears(true);
-    await server.kill();
-    await hears(false);
-    await server.start();
-    await hears(true);
-    await eventually(() => held.extend(LONG_TTL_MS));
-    await expectTaken(serviceAt({ url: server.url }), 'k');
-    expect(await held.release()).toBe('released');
-    const next = await takenSoon(waiting, 500, service);
-    watch?.stop();
+    const beside = serviceAt({ url: server.url });
+    const listening = consulStore({ url: server.url });
+    const waiting = opened.service(listening);
+    const release = async (): Promise<void> => {
+      await eventually(() => held.extend(LONG_TTL_MS));
+      await expectTaken(beside, 'k');
+      expect(await held.release()).toBe('released');
+    };
+    const next = await expectWokenAfterRestart(server, 'k', { listening, waiting, beside, release });
     expect(next.token).toBeGreaterThan(held.token);
-    await next.release();
   });
 
   it('loses no increment of four processes when it is killed and comes back with its data, and none of them ends badly', async () => {

@@ -22,15 +22,17 @@ describeWithServers(['consul'], 'who waits for a lock in Consul', () => {
     async (how, ttlMs, limitMs) => {
       const claims = Array.from({ length: 8 }, (_, i) => ({ ...claim, key: `invoice:${i}`, ttlMs }));
       for (const each of claims) await place.store.tryAcquire(each, PATIENCE_MS);
-      await place.withService({}, async (service, acquired) => {
-        const waiting = claims.map(({ key }) => service.acquire(key, { waitMs: 60_000 }));
-        if (how === 'released') {
-          await pause(1_500);
-          for (const each of claims) await place.release(place.store, each);
-        }
-        await expectSoon(waiting, limitMs, service);
-        expect(Math.max(...acquired.map(({ attempts }) => attempts))).toBeLessThanOrEqual(6);
-      });
+      await place.withService({}, (beside) =>
+        place.withService({}, async (service, acquired) => {
+          const waiting = claims.map(({ key }) => service.acquire(key, { waitMs: 60_000 }));
+          if (how === 'released') {
+            await pause(1_500);
+            for (const each of claims) await place.release(place.store, each);
+          }
+          await expectSoon(waiting, limitMs, beside);
+          expect(Math.max(...acquired.map(({ attempts }) => attempts))).toBeLessThanOrEqual(6);
+        }),
+      );
     },
   );
 
@@ -61,12 +63,15 @@ describeWithServers(['consul'], 'who waits for a lock in Consul', () => {
   it('wakes some and lets others ask when more keys are waited for than there are connections for', async () => {
     const keys = Array.from({ length: 8 }, (_, i) => `many:${i}`);
     for (const key of keys) await place.store.tryAcquire({ ...claim, key }, PATIENCE_MS);
-    await place.withService({ maxConnections: 6 }, async (service) => {
-      const waiting = keys.map((key) => service.acquire(key, { waitMs: 60_000 }));
-      await pause(500);
-      for (const key of keys) await place.store.release({ ...claim, key, keepForMs: 0 }, PATIENCE_MS);
-      await expectSoon(waiting, 1_500, service);
-    });
+    // What is measured beside is not to wait for the same six connections.
+    await place.withService({}, (beside) =>
+      place.withService({ maxConnections: 6 }, async (service) => {
+        const waiting = keys.map((key) => service.acquire(key, { waitMs: 60_000 }));
+        await pause(500);
+        for (const key of keys) await place.store.release({ ...claim, key, keepForMs: 0 }, PATIENCE_MS);
+        await expectSoon(waiting, 1_500, beside);
+      }),
+    );
   });
 
   it('closes keys for their lock-delay after a session has ended under them, and not after a release', async () => {

@@ -14,6 +14,7 @@ import {
 import { expectSoon } from './expect-soon.js';
 import { expectWokenAtEveryRelease } from './expect-woken.js';
 import { Opened } from './opened.js';
+import { expectWokenAfterRestart } from './server-trouble.js';
 
 const PATIENCE_MS = 30_000;
 /** Longer than a test may take. */
@@ -71,7 +72,7 @@ describeWithServers(['etcd'], 'the etcd store on its server', () => {
           await pause(1_500);
           await store.release({ ...claim, keepForMs: 0 }, PATIENCE_MS);
         }
-        await expectSoon(waiting, ttlMs === 1_000 ? 2_000 : 500, service);
+        await expectSoon(waiting, ttlMs === 1_000 ? 2_000 : 500, serviceAt(server.url));
         expect(acquired.at(-1)?.attempts).toBeLessThanOrEqual(6);
       });
     },
@@ -84,19 +85,12 @@ describeWithServers(['etcd'], 'the etcd store on its server', () => {
   it('hears of releases again after the server was restarted', async () => {
     await store.tryAcquire(claim, PATIENCE_MS);
     const listening = etcdStore({ hosts: server.url });
-    const watch = listening.watch?.(claim.key, () => undefined); // which its service shares
-    const service = new LockService({ stores: { default: listening } });
-    const waiting = service.acquire(claim.key, { waitMs: 60_000 });
-    const hears = (yes: boolean): Promise<void> => eventually(async () => expect(watch?.hears).toBe(yes));
-    await hears(true);
-    await server.kill();
-    await hears(false);
-    await server.start();
-    await hears(true);
-    await eventually(() => store.release({ ...claim, keepForMs: 0 }, PATIENCE_MS));
-    await expectSoon(waiting, 500, service);
-    watch?.stop();
-    await service.close(0);
+    await expectWokenAfterRestart(server, claim.key, {
+      listening,
+      waiting: opened.service(listening),
+      beside: serviceAt(server.url),
+      release: () => eventually(() => store.release({ ...claim, keepForMs: 0 }, PATIENCE_MS)),
+    });
   });
 
   it('does not take a lock with a lease that has ended before the key was made (C020)', async () => {
@@ -188,6 +182,10 @@ describeWithServers(['etcd'], 'the etcd store on its server', () => {
     return opened.store(etcdStore({ hosts, tokenOffset }));
   }
 
+  function serviceAt(hosts: string): LockService {
+    return opened.service(etcdStore({ hosts }));
+  }
+
   /** A service on a store of its own, which is closed with it. */
   async function withService(
     { hosts = server.url, open = true },
@@ -195,8 +193,7 @@ describeWithServers(['etcd'], 'the etcd store on its server', () => {
   ): Promise<void> {
     const service = new LockService({ stores: { default: etcdStore({ hosts }) } });
     const acquired: { attempts: number }[] = [];
-    const ofClaim = ({ key }: { readonly key: string }): boolean => key === claim.key;
-    service.events.subscribe((event) => event.type === 'acquired' && ofClaim(event) && acquired.push(event));
+    service.events.subscribe((event) => event.type === 'acquired' && acquired.push(event));
     if (open) await service.open();
     await work(service, acquired).finally(() => service.close(0));
   }

@@ -8,7 +8,8 @@ const ACQUISITIONS = 3;
 
 /**
  * Expects that everybody who waits is granted the lock within `limitMs` from now, and gives it back. How much longer
- * everything takes on this machine at this time is measured beside, by acquisitions of a key that is free.
+ * everything takes on this machine at this time is measured beside, by acquisitions of a key that is free: by a service that
+ * shares with those who wait nothing that may be at fault.
  */
 export async function expectSoon(
   waiting: Promise<Lease> | readonly Promise<Lease>[],

@@ -2,10 +2,15 @@ import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 
-import type { LockService } from 'nestjs-distributed-lock';
+import type { Lease, LockService, LockStore } from 'nestjs-distributed-lock';
 
+import { eventually } from '../servers/eventually.js';
 import type { TestServer } from '../servers/index.js';
+import { takenSoon } from './expect-soon.js';
 import { expectToldInTime } from './expect-told-in-time.js';
+
+/** Before anybody would ask again who was not woken. */
+const SOON_MS = 500;
 
 /** Freezes the server for two ttls. Expects that the holder is told in time, and that the next owner is served then. */
 export async function expectFreezeSurvived(
@@ -23,6 +28,41 @@ export async function expectFreezeSurvived(
   expect(next.token).toBeGreaterThan(held.token);
   await next.release();
   await (await one.acquire('k', { waitMs })).release();
+}
+
+/**
+ * Restarts the server while the service of `listening` waits for the key, which somebody holds until `release`. Expects that
+ * the service hears of the release, and is granted the key at once; gives that lease back.
+ */
+export async function expectWokenAfterRestart(
+  server: TestServer,
+  key: string,
+  {
+    listening,
+    waiting,
+    beside,
+    release,
+  }: {
+    readonly listening: LockStore;
+    readonly waiting: LockService;
+    readonly beside: LockService;
+    readonly release: () => Promise<unknown>;
+  },
+): Promise<Lease> {
+  const watch = listening.watch?.(key, () => undefined); // which its service shares
+  const hears = (yes: boolean): Promise<void> => eventually(() => expect(watch?.hears).toBe(yes));
+  const next = waiting.acquire(key, { waitMs: 80_000 });
+  next.catch(() => undefined); // told below
+  await hears(true);
+  await server.kill();
+  await hears(false);
+  await server.start();
+  await hears(true);
+  await release();
+  const lease = await takenSoon(next, SOON_MS, beside);
+  watch?.stop();
+  await lease.release();
+  return lease;
 }
 
 /** The server is killed, and starts without what it knew. */

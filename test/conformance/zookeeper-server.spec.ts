@@ -6,12 +6,16 @@ import { zookeeperStore, type ZooKeeperStoreOptions } from 'nestjs-distributed-l
 import { eventually } from '../servers/eventually.js';
 import { freePort } from '../servers/free-port.js';
 import { describeWithServers, startProxy, startZooKeeper, type TestServer } from '../servers/index.js';
+import { expectSoon } from './expect-soon.js';
 import { expectWokenAtEveryRelease } from './expect-woken.js';
 import { Opened } from './opened.js';
+import { expectWokenAfterRestart } from './server-trouble.js';
 import { ZooKeeperAdmin } from './zookeeper-admin.js';
 
-const PATIENCE_MS = 5_000;
-const claim: Claim = { key: 'invoice:1', ownerId: 'a', ttlMs: 60_000 };
+const PATIENCE_MS = 30_000;
+/** Longer than a test may take. */
+const LONG_MS = 100_000;
+const claim: Claim = { key: 'invoice:1', ownerId: 'a', ttlMs: LONG_MS };
 const PATH = '/locks/invoice%3A1';
 
 describeWithServers(['zookeeper'], 'the ZooKeeper store on its server', () => {
@@ -37,14 +41,12 @@ describeWithServers(['zookeeper'], 'the ZooKeeper store on its server', () => {
     async (ttlMs) => {
       await store.tryAcquire({ ...claim, ttlMs }, PATIENCE_MS);
       const { service, attempts } = serviceAt();
-      const waiting = service.acquire(claim.key, { waitMs: 20_000 });
+      const waiting = service.acquire(claim.key, { waitMs: 60_000 });
       if (ttlMs > 1_000) {
         await pause(1_500);
         await store.release({ ...claim, keepForMs: 0 }, PATIENCE_MS);
       }
-      const releasedAtMs = performance.now();
-      await (await waiting).release();
-      expect(performance.now() - releasedAtMs).toBeLessThan(ttlMs === 1_000 ? 2_000 : 500);
+      await expectSoon(waiting, ttlMs === 1_000 ? 2_000 : 500, serviceAt().service);
       expect(attempts.at(-1)).toBeLessThanOrEqual(6);
     },
   );
@@ -55,16 +57,13 @@ describeWithServers(['zookeeper'], 'the ZooKeeper store on its server', () => {
 
   it('hears of releases again after the server was restarted', async () => {
     await store.tryAcquire(claim, PATIENCE_MS);
-    const { service } = serviceAt();
-    const waiting = service.acquire(claim.key, { waitMs: 30_000 });
-    await pause(200);
-    await server.kill();
-    await server.start();
-    await pause(2_000);
-    await eventually(() => store.release({ ...claim, keepForMs: 0 }, PATIENCE_MS));
-    const releasedAtMs = performance.now();
-    await (await waiting).release();
-    expect(performance.now() - releasedAtMs).toBeLessThan(700);
+    const listening = storeOf({});
+    await expectWokenAfterRestart(server, claim.key, {
+      listening,
+      waiting: opened.service(listening),
+      beside: serviceAt().service,
+      release: () => eventually(() => store.release({ ...claim, keepForMs: 0 }, PATIENCE_MS)),
+    });
   });
 
   it('takes no node of a session that has ended for its own when it comes back (C063)', async () => {
@@ -74,7 +73,7 @@ describeWithServers(['zookeeper'], 'the ZooKeeper store on its server', () => {
     const first = await cut.tryAcquire(old, PATIENCE_MS);
     proxy.cut();
     const { service } = serviceAt();
-    const next = await service.acquire(claim.key, { waitMs: 5_000 });
+    const next = await service.acquire(claim.key, { waitMs: 60_000 });
     await proxy.heal();
     expect(await eventually(() => cut.renew([old], PATIENCE_MS))).toEqual(['lost']);
     expect(await cut.tryAcquire({ ...claim, ownerId: 'b' }, PATIENCE_MS)).toMatchObject({ kind: 'busy' });
@@ -87,13 +86,13 @@ describeWithServers(['zookeeper'], 'the ZooKeeper store on its server', () => {
   it('gives a lock back whose release was cut off, as soon as the link is there again (C076)', async () => {
     const proxy = opened.server(await startProxy(server.port));
     const { service } = serviceAt({ hosts: `127.0.0.1:${proxy.port}` });
-    const lease = await service.acquire(claim.key, { ttlMs: 30_000 });
+    const lease = await service.acquire(claim.key, { ttlMs: LONG_MS });
     proxy.cut();
     await expect(lease.release()).rejects.toMatchObject({ code: 'STORE_UNAVAILABLE', outcome: 'committed' });
     expect(await admin.has(PATH)).toBe(true);
     await proxy.heal();
-    await (await serviceAt().service.acquire(claim.key, { waitMs: 5_000 })).release();
-    await (await service.acquire(claim.key, { waitMs: 5_000 })).release();
+    await (await serviceAt().service.acquire(claim.key, { waitMs: 60_000 })).release();
+    await (await service.acquire(claim.key, { waitMs: 60_000 })).release();
   });
 
   it('asks again where a connection fell silent: what is held is renewed, what has ended is lost, in the same call', async () => {
@@ -129,11 +128,7 @@ describeWithServers(['zookeeper'], 'the ZooKeeper store on its server', () => {
 
   it('needs no connection for each lock: 60 locks are held, renewed and given back over three', async () => {
     const few = storeAt({ maxConnections: 3 });
-    const claims = Array.from({ length: 60 }, (_, i): Claim => ({
-      ...claim,
-      key: `many:${i}`,
-      ttlMs: 20_000,
-    }));
+    const claims = Array.from({ length: 60 }, (_, i): Claim => ({ ...claim, key: `many:${i}` }));
     const taken = await Promise.all(claims.map((each) => few.tryAcquire(each, PATIENCE_MS)));
     expect(taken.every(({ kind }) => kind === 'granted')).toBe(true);
     expect(await connections()).toBeLessThanOrEqual(3 + 1 + 2); // the reader's, and those that ask
@@ -191,12 +186,12 @@ describeWithServers(['zookeeper'], 'the ZooKeeper store on its server', () => {
     proxy.dropReplies(1, place);
     const key = `lost:${place}`;
     const { service } = serviceAt({ hosts: `127.0.0.1:${proxy.port}` });
-    const lease = await service.acquire(key, { ttlMs: 6_000, waitMs: 20_000 });
-    for (const ttlMs of [6_000, 8_000, 8_000]) await eventually(() => lease.extend(ttlMs));
+    const lease = await service.acquire(key, { ttlMs: LONG_MS, waitMs: 60_000 });
+    for (const ttlMs of [LONG_MS, 1.2 * LONG_MS, 1.2 * LONG_MS]) await eventually(() => lease.extend(ttlMs));
     expect((await store.tryAcquire({ ...claim, key }, PATIENCE_MS)).kind).toBe('busy');
     lease.assertHeld();
     await lease.release().catch((error: unknown) => expect(error).toMatchObject({ outcome: 'committed' }));
-    const next = await serviceAt().service.acquire(key, { waitMs: 10_000 });
+    const next = await serviceAt().service.acquire(key, { waitMs: 60_000 });
     expect(next.token).toBeGreaterThan(lease.token);
     await next.release();
   }
