@@ -79,7 +79,7 @@ function describeTable(title: string, start: () => Promise<RecordDatabase>): voi
 
 describeTable('the idempotency table on SQLite', startSqliteRecords);
 
-describeOnMySqlKin('Kin of MySQL:', (kin) => {
+describeOnMySqlKin('A server of', (kin) => {
   describeTable(`the idempotency table on ${kin.name}`, () => startMySqlRecords(kin));
 });
 

@@ -4,11 +4,10 @@ import { Redis } from 'ioredis';
 import { createConnection, type RowDataPacket } from 'mysql2/promise';
 import { Client } from 'pg';
 import {
+  describeOnMySqlKin,
   describeWithServers,
   startConsul,
   startEtcd,
-  startMariaDb,
-  startMySql,
   startPostgres,
   startRedis,
   startZooKeeper,
@@ -161,37 +160,34 @@ describeWithServers(['postgres'], 'a private PostgreSQL server', () => {
   });
 });
 
-describe.each([
-  ['mariadb', 'MariaDB', startMariaDb, '@@tx_isolation'],
-  ['mysql', 'MySQL', startMySql, '@@transaction_isolation'],
-] as const)('of the kin of MySQL: %s', (kind, name, start, isolation) => {
-  describeWithServers([kind], `a private ${name} server`, () => {
-    it('keeps committed data over a kill, comes back on the same port, and leaves nothing behind', async () => {
-      const server = await start();
-      const { port, pid } = server;
-      await onMySql(server, 'CREATE TABLE t AS SELECT 42 AS n');
-      await server.kill();
-      expect(anyRuns([pid as number])).toBe(false);
-      await server.start();
-      expect(server.port).toBe(port);
-      expect(await onMySql(server, 'SELECT n FROM t')).toEqual([{ n: 42 }]);
-      await server.stop();
-      await server.stop();
-      expect(processesOn(port)).toEqual([]);
-      expect(existsSync(server.folder)).toBe(false);
-    });
+describeOnMySqlKin('a private server of', ({ kind, start }) => {
+  const isolation = kind === 'mariadb' ? '@@tx_isolation' : '@@transaction_isolation';
 
-    it('has the defaults of a server that nobody configured, and is the one that it is called', async () => {
-      const server = await start();
-      const settings = await onMySql(
-        server,
-        `SELECT @@sql_mode LIKE '%STRICT_TRANS_TABLES%' AS strict, @@default_storage_engine AS engine,
-                ${isolation} AS isolation, VERSION() LIKE '%MariaDB%' AS isMariaDb`,
-      );
-      const isMariaDb = kind === 'mariadb' ? 1 : 0;
-      expect(settings).toEqual([{ strict: 1, engine: 'InnoDB', isolation: 'REPEATABLE-READ', isMariaDb }]);
-      await server.stop();
-    });
+  it('keeps committed data over a kill, comes back on the same port, and leaves nothing behind', async () => {
+    const server = await start();
+    const { port, pid } = server;
+    await onMySql(server, 'CREATE TABLE t AS SELECT 42 AS n');
+    await server.kill();
+    expect(anyRuns([pid as number])).toBe(false);
+    await server.start();
+    expect(server.port).toBe(port);
+    expect(await onMySql(server, 'SELECT n FROM t')).toEqual([{ n: 42 }]);
+    await server.stop();
+    await server.stop();
+    expect(processesOn(port)).toEqual([]);
+    expect(existsSync(server.folder)).toBe(false);
+  });
+
+  it('has the defaults of a server that nobody configured, and is the one that it is called', async () => {
+    const server = await start();
+    const settings = await onMySql(
+      server,
+      `SELECT @@sql_mode LIKE '%STRICT_TRANS_TABLES%' AS strict, @@default_storage_engine AS engine,
+              ${isolation} AS isolation, VERSION() LIKE '%MariaDB%' AS isMariaDb`,
+    );
+    const isMariaDb = kind === 'mariadb' ? 1 : 0;
+    expect(settings).toEqual([{ strict: 1, engine: 'InnoDB', isolation: 'REPEATABLE-READ', isMariaDb }]);
+    await server.stop();
   });
 });
 
