@@ -171,14 +171,19 @@ describeWithServers(['redis'], "an application's own ioredis client with its def
     proxy.freeze();
     const lateness = new Lateness();
     const sentAtMs = performance.now();
-    await expect(service.acquire('k', { waitMs: 500 })).rejects.toMatchObject({ code: 'STORE_UNAVAILABLE' });
-    expectBetween(performance.now() - sentAtMs, 400, 1_000 + lateness.totalMs);
-    lateness.end();
-    await proxy.heal();
-    await service.close(0);
-    client.disconnect();
-    await proxy.stop();
-    await server.stop();
+    try {
+      await expect(service.acquire('k', { waitMs: 500 })).rejects.toMatchObject({
+        code: 'STORE_UNAVAILABLE',
+      });
+      expectBetween(performance.now() - sentAtMs, 400, 1_000 + lateness.totalMs);
+    } finally {
+      lateness.end();
+      await proxy.heal();
+      await service.close(0);
+      client.disconnect();
+      await proxy.stop();
+      await server.stop();
+    }
   });
 });
 
