@@ -16,9 +16,12 @@ const PATIENCE_MS = 1_000;
 const WIPE_ODDS = 0.02;
 const ROUND_MS = 8;
 const KEY = 'k';
-/** Each run goes on until it has seen so many of both: from the second loss on, a server has come back before. */
-export const FEWEST_ACQUIRED = 6;
-export const FEWEST_WIPED = 2;
+/**
+ * Each run goes on until it has seen so many of both, and else the test is over its limit: from the second loss on, a server
+ * has come back before.
+ */
+const FEWEST_ACQUIRED = 6;
+const FEWEST_WIPED = 2;
 
 interface AmnesiaOutcome {
   readonly seed: number;
