@@ -185,10 +185,13 @@ describe('@Locked on a busy key', () => {
       clock: { ...systemClock, schedule },
     });
     serveStandalone(others);
-    const lease = await others.acquire('invoice:42');
-    await expect(new Billing().settleUnlessBusy('42')).resolves.toBeUndefined();
-    await lease.release();
-    serveStandalone(locks);
+    try {
+      await others.acquire('invoice:42');
+      await expect(new Billing().settleUnlessBusy('42')).resolves.toBeUndefined();
+    } finally {
+      serveStandalone(locks);
+      await others.close(0);
+    }
   });
 
   it('resolves with what onBusy returns, and rejects with what it throws', async () => {
